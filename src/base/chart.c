@@ -131,7 +131,8 @@ static void draw_y_axis(const drawing *d, z3d_string *names) {
 /* One place of x: the points i of a curve, begin <= i < end, that have a level. */
 typedef struct bucket {
     int64_t count;
-    double x, low, high, sum;
+    double x, sum;
+    range level;
 } bucket;
 
 static bucket find_bucket(const drawing *d, const z3d_curve *curve, int64_t begin, int64_t end) {
@@ -140,8 +141,7 @@ static bucket find_bucket(const drawing *d, const z3d_curve *curve, int64_t begi
         double level = level_of(d->chart, curve->y[i]);
         if (isnan(level)) continue;
         b.x += curve->x[i];
-        b.low = b.count ? fmin(b.low, level) : level;
-        b.high = b.count ? fmax(b.high, level) : level;
+        widen(&b.level, level);
         b.sum += level;
         b.count++;
     }
@@ -168,7 +168,7 @@ static void draw_extent(const drawing *d, const z3d_curve *curve) {
     for (int64_t b = 0; b < buckets; b++) {
         bucket at = bucket_of(d, curve, b);
         if (at.count < 2) continue;
-        int low = y_of(d, at.low), high = y_of(d, at.high);
+        int low = y_of(d, at.level.low), high = y_of(d, at.level.high);
         if (low != high) z3d_string_append(d->out, "M%d %dV%d", x_of(d, at.x), low, high);
     }
     z3d_string_append(d->out, "\"/>\n");

@@ -13,10 +13,7 @@ static bool reserve(z3d_string *string, size_t more) {
     if (more < string->capacity - string->length) return true; /* capacity > length or both 0 */
     size_t needed = string->length + more + 1;
     size_t capacity = string->capacity ? string->capacity : 64;
-    while (capacity < needed) {
-        if (capacity > SIZE_MAX / 2) break;
-        capacity *= 2;
-    }
+    while (capacity < needed && capacity <= SIZE_MAX / 2) capacity *= 2;
     char *grown = needed > more && capacity >= needed ? realloc(string->text, capacity) : NULL;
     if (!grown) {
         string->failed = true;
@@ -64,10 +61,6 @@ void z3d_string_free(z3d_string *string) {
     *string = (z3d_string){0};
 }
 
-static bool is_continuation(unsigned char c) {
-    return (c & 0xC0) == 0x80;
-}
-
 /* Unicode 15, table 3-7. */
 size_t z3d_utf8_length(const char *text, size_t left) {
     const unsigned char *c = (const unsigned char *)text;
@@ -76,7 +69,7 @@ size_t z3d_utf8_length(const char *text, size_t left) {
     size_t length = c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : c[0] < 0xF5 ? 4 : 0;
     if (length > left) return 0;
     for (size_t i = 1; i < length; i++) {
-        if (!is_continuation(c[i])) return 0;
+        if ((c[i] & 0xC0) != 0x80) return 0; /* no continuation byte */
     }
     if (c[0] == 0xE0 && c[1] < 0xA0) return 0; /* overlong */
     if (c[0] == 0xED && c[1] > 0x9F) return 0; /* surrogate */

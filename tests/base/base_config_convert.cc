@@ -621,8 +621,7 @@ static std::string json_of(const std::string &path, const std::string &value) {
 TEST(Grid, EveryKeyOfDeepSpeed) {
     std::vector<std::string> paths;
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) paths.push_back(config_table[i].path);
-    for (int i = 0; i < config_accepted_count; i++) paths.push_back(config_accepted[i].path);
-    for (int i = 0; i < CONFIG_LATER_COUNT; i++) paths.push_back(config_later[i].path);
+    for (const config_note &note : config_notes) paths.push_back(note.path);
     for (int i = 0; i < CONFIG_PEER_COUNT; i++) paths.push_back(config_peer_key[i].path);
     for (const std::string &path : paths) {
         int key = config_find(path.c_str());

@@ -1,11 +1,12 @@
 /* Finds contradictions and options without effect that depend on the configuration alone; resolve.c
  * finds those that depend on the world size. Default values are never errors, because pasted blocks
  * and a run's config.yaml name all keys. A check uses only keys without errors. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 #include "src/base/param_groups.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* If fp32 rounds beta to 1, the optimizer divides by 1 - beta^t = 0. */
@@ -35,15 +36,12 @@ static void check_param_groups(config_checker *k) {
         config_complain(k, path, "%d groups; write at most %d", list->count, Z3D_PARAM_GROUPS);
     for (int i = 0; i < list->count && config_sound(k, path, NULL); i++) {
         z3d_param_group group;
-        if (z3d_param_group_parse(list->path[i], &group) != Z3D_OK) {
-            char why[256];
-            snprintf(why, sizeof why, "%s", z3d_error_message());
-            config_complain(k, path, "%s", why);
-        } else if (!isnan(group.lr) && k->c->optimizer_params_lr == 0 &&
-                   config_sound(k, "optimizer.params.lr", NULL)) {
+        if (z3d_param_group_parse(list->path[i], &group) != Z3D_OK)
+            config_complain(k, path, "%s", z3d_error_message());
+        else if (!isnan(group.lr) && k->c->optimizer_params_lr == 0 &&
+                 config_sound(k, "optimizer.params.lr", NULL))
             config_complain(k, path, "lr %g, but optimizer.params.lr is 0; write a peak there",
                             group.lr);
-        }
     }
 }
 
@@ -58,7 +56,7 @@ static void check_optimizer(config_checker *k) {
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const char *path = config_table[i].path;
         if (strncmp(path, section, strlen(section)) == 0 && !z3d_optimizer_reads(optimizer, path))
-            config_refuse_idle(k, path, "optimizer.type", because, NULL, false);
+            config_refuse_idle(k, path, "optimizer.type", because, NULL);
     }
     if (z3d_optimizer_reads(optimizer, SQUARES_TYPE) &&
         c->optimizer_params_exp_avg_dtype != c->optimizer_params_exp_avg_sq_dtype &&
@@ -77,7 +75,7 @@ static void complain(void *checker, const char *key, const char *message) {
 }
 
 static void idle(void *checker, const char *key, const char *cause, const char *because) {
-    config_refuse_idle(checker, key, cause, because, NULL, false);
+    config_refuse_idle(checker, key, cause, because, NULL);
 }
 
 static void check_model(config_checker *k) {
@@ -87,20 +85,35 @@ static void check_model(config_checker *k) {
 
 #define TENSOR "parallel.tensor_model_parallel_size"
 
-/* Keys that need several tensor ranks. */
-static void check_tensor_parts(config_checker *k) {
-    if (k->c->parallel_tensor_model_parallel_size > 1) return;
-    config_refuse_idle(k, "parallel.sequence_parallel", TENSOR,
-                       "with " TENSOR " 1: only tensor ranks share a sequence", NULL, false);
-    config_refuse_idle(k, "parallel.allow_tensor_across_nodes", TENSOR, "with " TENSOR " 1", NULL,
-                       false);
+#define SPEEDS "parallel.device_speeds"
+
+static void check_speeds(config_checker *k) {
+    static const double least = 1e-3, most = 1e3;
+    int count;
+    double *speed = NULL;
+    if (!config_sound(k, SPEEDS, NULL)) return;
+    if (z3d_config_device_speeds(k->c, NULL, 0, &count) != Z3D_SPEEDS_LIST) return;
+    if (z3d_new((size_t)count, sizeof *speed, "speeds", &speed) != Z3D_OK) {
+        config_errors_add(k->errors);
+        return;
+    }
+    (void)z3d_config_device_speeds(k->c, speed, count, &count);
+    int wrong = 0;
+    while (wrong < count && speed[wrong] >= least && speed[wrong] <= most) wrong++;
+    if (wrong < count)
+        config_complain(k, SPEEDS, "rank %d's speed is %g; write a number from %g to %g", wrong,
+                        speed[wrong], least, most);
+    free(speed);
 }
 
 static void check_parallel(config_checker *k) {
     config_check_pipeline(k);
-    config_check_speeds(k);
+    check_speeds(k);
     config_check_sharding(k);
-    if (config_sound(k, TENSOR, NULL)) check_tensor_parts(k);
+    if (k->c->parallel_tensor_model_parallel_size > 1) return;
+    config_refuse_idle(k, "parallel.sequence_parallel", TENSOR,
+                       "with " TENSOR " 1: only tensor ranks share a sequence", NULL);
+    config_refuse_idle(k, "parallel.allow_tensor_across_nodes", TENSOR, "with " TENSOR " 1", NULL);
 }
 
 #define DYNAMIC_SCALE                                                                              \
@@ -117,14 +130,14 @@ static void check_precision(config_checker *k) {
     }
     if (!c->fp16_enabled) {
         /* A pasted block with enabled: false is fine; a block without `enabled` is a mistake. */
-        config_refuse_idle(k, DYNAMIC_SCALE " fp16.loss_scale", "fp16.enabled",
-                           "while fp16.enabled is false", "set fp16.enabled to true",
-                           config_is_written(c, "fp16.enabled"));
+        config_note_idle(k, DYNAMIC_SCALE " fp16.loss_scale", "fp16.enabled",
+                         "while fp16.enabled is false", "set fp16.enabled to true",
+                         config_is_written(c, "fp16.enabled"));
         return;
     }
     if (c->fp16_loss_scale != 0) {
         config_refuse_idle(k, DYNAMIC_SCALE, "fp16.loss_scale", "with a fixed fp16.loss_scale",
-                           "set fp16.loss_scale to 0 (dynamic)", false);
+                           "set fp16.loss_scale to 0 (dynamic)");
         return;
     }
     if (config_sound(k, "fp16.min_loss_scale", "fp16.initial_scale_power", NULL) &&
@@ -183,12 +196,12 @@ static void check_activation_parts(config_checker *k) {
                        cpu == Z3D_OFFLOAD_AUTO   ? PARTITION " " NUMBER
                        : cpu == Z3D_OFFLOAD_NVME ? PARTITION " " CPU " " FOLDER " " NUMBER
                                                  : PARTITION " " CPU " " NUMBER,
-                       GRANULARITY, full, whole, false);
+                       GRANULARITY, full, whole);
     config_refuse_idle(k, "activation_checkpointing.replay", GRANULARITY,
                        c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
                            ? "with " GRANULARITY " none, which replays nothing"
                            : "with " GRANULARITY " selective, which never replays a whole block",
-                       whole, false);
+                       whole);
 }
 
 /* training.hardware describes the machine for three keys that may be auto. Without one of them it
@@ -219,7 +232,7 @@ static void check_hardware(config_checker *k) {
         k, "training.hardware", causes,
         "unless a key that it decides is auto: " CPU ", zero_optimization.pipeline_gather (stage 3 "
         "with pipeline stages) or zero_optimization.offload_optimizer.ratio (with offload)",
-        NULL, false);
+        NULL);
 }
 
 static void check_activation(config_checker *k) {
@@ -229,7 +242,7 @@ static void check_activation(config_checker *k) {
     check_checkpoint_number(k);
     if (k->c->parallel_tensor_model_parallel_size == 1)
         config_refuse_idle(k, PARTITION, TENSOR,
-                           "with " TENSOR " 1: only tensor ranks share a checkpoint", NULL, false);
+                           "with " TENSOR " 1: only tensor ranks share a checkpoint", NULL);
 }
 
 #define TOTAL_STEPS "scheduler.params.total_num_steps"
@@ -322,7 +335,7 @@ static void refuse_unread(config_checker *k) {
             (any_end && strcmp(path, TOTAL_STEPS) == 0))
             continue;
         append_readers(&readers, path);
-        config_refuse_idle(k, path, "scheduler.type", because, readers.text, false);
+        config_refuse_idle(k, path, "scheduler.type", because, readers.text);
         z3d_string_free(&readers);
     }
 }
@@ -355,17 +368,16 @@ static void check_checkpoint(config_checker *k) {
         config_refuse_idle(k, "checkpoint.init_from", "checkpoint.resume",
                            "with checkpoint.resume from a path: a run resumes or starts from other "
                            "weights, not both",
-                           NULL, false);
+                           NULL);
     }
     if (never && c->checkpoint_init_from[0] == '\0')
         config_refuse_idle(
             k, "checkpoint.verify", "checkpoint.resume checkpoint.init_from",
-            "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded", NULL,
-            false);
+            "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded", NULL);
     if (c->checkpoint_interval == 0)
         config_refuse_idle(k, "checkpoint.keep checkpoint.async checkpoint.keep_best",
                            "checkpoint.interval", "while checkpoint.interval is 0",
-                           "set checkpoint.interval", false);
+                           "set checkpoint.interval");
 }
 
 #define GRADIENTS "data_types.grad_accum_dtype"
@@ -420,7 +432,7 @@ static void check_types(config_checker *k) {
     static const char types[] = "bf16.enabled fp16.enabled";
     if (fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32)
         config_refuse_idle(k, GRADIENTS, types, "in an fp32 run, whose gradients are fp32",
-                           "set bf16.enabled or fp16.enabled to true", false);
+                           "set bf16.enabled or fp16.enabled to true");
     check_gradients(k);
     if (c->training_device != Z3D_TRAINING_CPU) return;
     static const struct {
@@ -431,8 +443,7 @@ static void check_types(config_checker *k) {
         {"training.gemm.fp32 training.gemm.bf16", "in an fp16 run", "use training.gemm.fp16"},
     };
     const int kind = c->bf16_enabled ? 1 : c->fp16_enabled ? 2 : 0;
-    config_refuse_idle(k, kinds[kind].others, types, kinds[kind].because, kinds[kind].remedy,
-                       false);
+    config_refuse_idle(k, kinds[kind].others, types, kinds[kind].because, kinds[kind].remedy);
 }
 
 /* A graph launches the step as a whole: nothing can look at single instructions. */
@@ -450,7 +461,7 @@ static void check_graph(config_checker *k) {
 
 static void refuse_on_cpu(config_checker *k, const char *keys) {
     config_refuse_idle(k, keys, "training.device", "on the cpu device",
-                       "set training.device to cuda", false);
+                       "set training.device to cuda");
 }
 
 static void check_nccl(config_checker *k) {
@@ -460,7 +471,7 @@ static void check_nccl(config_checker *k) {
         refuse_on_cpu(k, windows);
     else if (c->training_collectives == Z3D_COLLECTIVES_HOST)
         config_refuse_idle(k, windows, "training.collectives", "with training.collectives host",
-                           "set training.collectives to nccl", false);
+                           "set training.collectives to nccl");
 }
 
 static void check_cpu_device(config_checker *k) {
@@ -475,10 +486,10 @@ static void check_cuda_device(config_checker *k) {
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled,
          cudnn = c->training_attention == Z3D_CONFIG_ATTENTION_CUDNN;
     config_refuse_idle(k, "training.gemm.fp32 training.gemm.bf16 training.gemm.fp16",
-                       "training.device", "on the cuda device, which uses cuBLASLt", NULL, false);
+                       "training.device", "on the cuda device, which uses cuBLASLt", NULL);
     if (!fp32)
-        config_refuse_idle(k, "training.tf32", "bf16.enabled fp16.enabled", "in a 16-bit run", NULL,
-                           false);
+        config_refuse_idle(k, "training.tf32", "bf16.enabled fp16.enabled", "in a 16-bit run",
+                           NULL);
     if (z3d_config_cuda_gemm(c) == Z3D_CUDA_GEMM_LIST &&
         !strstr(c->training_gemm_cuda.path[0], ", cuBLASLt "))
         config_complain(k, "training.gemm.cuda",
@@ -489,7 +500,7 @@ static void check_cuda_device(config_checker *k) {
     if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
         config_refuse_idle(k, "training.deterministic",
                            "training.attention bf16.enabled fp16.enabled",
-                           "where cuDNN does not compute attention", NULL, false);
+                           "where cuDNN does not compute attention", NULL);
     if (cudnn && (fp32 || c->model_attention_dropout > 0)) {
         config_complain(k, "training.attention",
                         "cudnn computes attention only in bf16 and fp16, and without dropout on "
@@ -502,34 +513,31 @@ static void check_unused_parts(config_checker *k) {
     const z3d_config *c = k->c;
     if (c->data_samples == Z3D_SAMPLES_WINDOWS)
         config_refuse_idle(k, "data.too_long", "data.samples", "with data.samples windows",
-                           "set data.samples to documents", false);
+                           "set data.samples to documents");
     if (c->data_validation.count == 0)
         config_refuse_idle(k,
                            "training.eval_interval training.eval_steps "
                            "training.early_stopping_patience checkpoint.keep_best",
-                           "data.validation", "without data.validation", "set data.validation",
-                           false);
+                           "data.validation", "without data.validation", "set data.validation");
     else if (c->training_eval_interval == 0)
         config_refuse_idle(k, "training.early_stopping_patience checkpoint.keep_best",
                            "training.eval_interval",
                            "while training.eval_interval is 0: one validation loss, at the end",
-                           "set training.eval_interval", false);
+                           "set training.eval_interval");
     if (!z3d_config_has_prompts(c))
         config_refuse_idle(k,
                            "generate.tokens generate.temperature generate.top_k generate.seed "
                            "generate.top_p generate.repetition_penalty generate.stop "
                            "generate.ignore_eos generate.batch generate.every",
                            "generate.prompt generate.prompts",
-                           "without generate.prompt and generate.prompts", "set one of them",
-                           false);
+                           "without generate.prompt and generate.prompts", "set one of them");
     if (c->data_tokenizer == Z3D_TOKENIZER_BYTES)
         config_refuse_idle(k, "data.vocab data.merges", "data.tokenizer",
-                           "with data.tokenizer bytes", "set data.tokenizer to gpt2 or huggingface",
-                           false);
+                           "with data.tokenizer bytes",
+                           "set data.tokenizer to gpt2 or huggingface");
     if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
         config_refuse_idle(k, "data.merges", "data.tokenizer",
-                           "with data.tokenizer huggingface: tokenizer.json has its own", NULL,
-                           false);
+                           "with data.tokenizer huggingface: tokenizer.json has its own", NULL);
 }
 
 bool z3d_config_has_prompts(const z3d_config *c) {

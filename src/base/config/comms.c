@@ -1,6 +1,6 @@
 /* DeepSpeed's comms_logger: which kinds of collectives a run reports. */
 #include "src/base/collectives.h"
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #include <string.h>
 
@@ -56,10 +56,10 @@ void config_check_comms(config_checker *k) {
     if (!config_sound(k, ENABLED, ALL, OPS, NULL)) return;
     check_names(k);
     if (!c->comms_logger_enabled)
-        config_refuse_idle(k, OPS " " ALL, ENABLED, "while " ENABLED " is false", "set it to true",
-                           true);
+        config_note_idle(k, OPS " " ALL, ENABLED, "while " ENABLED " is false", "set it to true",
+                         true);
     else if (c->comms_logger_prof_all)
-        config_refuse_idle(k, OPS, ALL, "while " ALL " is true", "set it to false", false);
+        config_refuse_idle(k, OPS, ALL, "while " ALL " is true", "set it to false");
     else if (c->comms_logger_prof_ops.count == 0)
         config_complain(k, ALL, "false, but " OPS " names no collective; name some, or write true");
 }

@@ -1,4 +1,5 @@
-/* Collects all errors of a configuration in one message, and the rows of a conversion. */
+/* Collects all errors of a configuration in one message, finds keys without effect, and collects
+ * the rows of a conversion. */
 #include "src/base/config/table.h"
 
 #include <stdarg.h>
@@ -35,14 +36,12 @@ void config_errors_remove(config_errors *errors, const char *line) {
 }
 
 z3d_status config_errors_status(const config_errors *errors) {
+    z3d_string all = {0};
     if (errors->total == 0) return Z3D_OK;
     if (errors->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of errors");
-    if (errors->total == errors->kept) {
-        return z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__, errors->text.text);
-    }
-    z3d_string all = {0};
-    z3d_string_append(&all, "%s\n... and %d more errors", errors->text.text,
-                      errors->total - errors->kept);
+    z3d_string_append(&all, "%s", errors->text.text);
+    if (errors->total > errors->kept)
+        z3d_string_append(&all, "\n... and %d more errors", errors->total - errors->kept);
     z3d_status status = z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__,
                                             all.failed ? errors->text.text : all.text);
     z3d_string_free(&all);
@@ -50,11 +49,9 @@ z3d_status config_errors_status(const config_errors *errors) {
 }
 
 void config_mark_wrong(z3d_config *config, const char *path) {
-    size_t length = strlen(path);
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const char *key = config_table[i].path;
-        bool here = strncmp(key, path, length) == 0 && (!key[length] || key[length] == '.');
-        if (here) config->origin->wrong[i] = true;
+        if (strcmp(key, path) == 0 || config_is_below(key, path)) config->origin->wrong[i] = true;
     }
 }
 
@@ -82,11 +79,7 @@ void config_add_error(z3d_config *config, const char *path) {
 
 void config_checker_begin(config_checker *k, z3d_config *config, const z3d_config_rules *rules,
                           config_errors *errors) {
-    k->c = config;
-    k->rules = rules;
-    k->errors = errors;
-    k->ranks = 0;
-    k->trains = false;
+    *k = (config_checker){.c = config, .rules = rules, .errors = errors};
     memcpy(k->wrong, config->origin->wrong, sizeof k->wrong);
 }
 
@@ -113,6 +106,54 @@ void config_complain(config_checker *k, const char *path, const char *format, ..
     (void)z3d_config_error(k->c, path, "%s", message);
     if (key >= 0) k->wrong[key] = true;
     config_errors_add(k->errors);
+}
+
+/* ---- keys without effect ---- */
+
+enum { LONGEST = 128 };
+
+/* Users try overrides without editing the file. So if only an override makes a key of the file
+ * useless, the key gets its default again, with a note. */
+static bool may_be_idle(const config_checker *k, int key, const char *causes, bool accepted) {
+    char cause[LONGEST];
+    while (z3d_next_word(&causes, cause, sizeof cause))
+        accepted = accepted || config_is_overridden(k->c, cause);
+    return accepted && k->c->origin->place[key].line > 0;
+}
+
+void config_note_idle(config_checker *k, const char *keys, const char *causes, const char *because,
+                      const char *remedy, bool accepted) {
+    char path[LONGEST];
+    for (const char *at = causes; z3d_next_word(&at, path, sizeof path);)
+        if (!config_sound(k, path, NULL)) return;
+    while (z3d_next_word(&keys, path, sizeof path)) {
+        const int key = config_find(path);
+        if (!z3d_config_is_set(k->c, path) || config_is_standard(k->c, path) ||
+            !config_sound(k, path, NULL))
+            continue;
+        if (may_be_idle(k, key, causes, accepted)) {
+            config_tell(k->c, k->c->origin->place[key], config_table[key].path, "has no effect",
+                        because);
+            config_unset(k->c, key);
+        } else {
+            config_complain(k, path, "has no effect %s; %s%sleave this key out", because,
+                            remedy ? remedy : "", remedy ? ", or " : "");
+        }
+    }
+}
+
+void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
+                        const char *because, const char *remedy) {
+    config_note_idle(k, keys, causes, because, remedy, false);
+}
+
+bool config_refuse_below_3(config_checker *k, const char *keys, const char *remedy, bool accepted) {
+    static const char stage[] = "zero_optimization.stage";
+    if (k->c->zero_optimization_stage == 3 || !config_sound(k, stage, NULL)) return false;
+    config_note_idle(k, keys, stage,
+                     "below zero_optimization.stage 3: every rank keeps whole parameters", remedy,
+                     accepted);
+    return true;
 }
 
 /* ---- another framework's settings ---- */

@@ -1,6 +1,6 @@
 /* Rules of offload: optimizer states, parameters and activation checkpoints in host memory or on a
  * disk. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ static void check_disk(config_checker *k, const offload_block *b) {
     /* A pasted block may have a folder with any device. */
     snprintf(because, sizeof because, "unless %s is nvme", b->device);
     if (!b->nvme)
-        config_refuse_idle(k, b->path, b->device, because, "set it to nvme", switched);
+        config_note_idle(k, b->path, b->device, because, "set it to nvme", switched);
     else if (!*b->folder && config_sound(k, b->device, b->path, NULL))
         config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path);
 }
@@ -117,13 +117,13 @@ static void check_optimizer(config_checker *k) {
     const offload_block block = optimizer_block(c);
     check_disk(k, &block);
     if (where == Z3D_OFFLOAD_DEVICE_NONE) {
-        config_refuse_idle(k, GROUP, block.device,
-                           "while " OPTIMIZER
-                           ".device is none: the optimizer steps whole parameter groups",
-                           "set it to cpu or nvme", true);
-        config_refuse_idle(k, OPTIMIZER ".buffer_count " OPTIMIZER ".ratio " DELAYED, block.device,
-                           "while " OPTIMIZER ".device is none", "set it to cpu or nvme",
-                           config_is_written(c, block.device) || c->origin->report);
+        config_note_idle(k, GROUP, block.device,
+                         "while " OPTIMIZER
+                         ".device is none: the optimizer steps whole parameter groups",
+                         "set it to cpu or nvme", true);
+        config_note_idle(k, OPTIMIZER ".buffer_count " OPTIMIZER ".ratio " DELAYED, block.device,
+                         "while " OPTIMIZER ".device is none", "set it to cpu or nvme",
+                         config_is_written(c, block.device) || c->origin->report);
     } else {
         check_delayed(k);
     }
@@ -157,13 +157,13 @@ static void check_param(config_checker *k) {
 static void check_prefetch(config_checker *k) {
     const z3d_config *c = k->c;
     if (c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL))
-        config_refuse_idle(k, PREFETCH, STAGE,
-                           "below " STAGE " 3: parameters are gathered once a step",
-                           "set the stage to 3", true);
+        config_note_idle(k, PREFETCH, STAGE,
+                         "below " STAGE " 3: parameters are gathered once a step",
+                         "set the stage to 3", true);
     else if (!c->zero_optimization_overlap_comm)
-        config_refuse_idle(k, PREFETCH, OVERLAP,
-                           "while " OVERLAP " is false: each unit gathers its own parameters",
-                           "set it to true", true);
+        config_note_idle(k, PREFETCH, OVERLAP,
+                         "while " OVERLAP " is false: each unit gathers its own parameters",
+                         "set it to true", true);
 }
 
 void config_check_offload_alone(config_checker *k) {

@@ -1,5 +1,5 @@
 /* Rules of pipelines: stages, chunks, schedules, and how units are split. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,13 +15,6 @@
 
 /* ---- values of keys ---- */
 
-z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
-                                   int *count) {
-    const config_key *key = &config_table[CONFIG_KEY_parallel_pipeline_partition];
-    return (z3d_partition)config_word_or_list(key, config->parallel_pipeline_partition, units,
-                                              capacity, count);
-}
-
 z3d_schedule_kind z3d_config_pipeline_schedule(const z3d_config *config) {
     return z3d_schedule_of_key(config->parallel_pipeline_schedule,
                                config->parallel_virtual_pipeline_model_parallel_size);
@@ -33,11 +26,6 @@ int64_t z3d_config_chunks(const z3d_config *config) {
 }
 
 /* ---- the checks ---- */
-
-static void check_one_stage(config_checker *k) {
-    config_refuse_idle(k, VIRTUAL " " SCHEDULE " " SCHEDULE_FILE " " PARTITION " " GATHER, SIZE,
-                       "with " SIZE " 1", NULL, false);
-}
 
 /* The model's units; 0: not known. A converted file may not describe the model. */
 static int64_t units_of(const config_checker *k) {
@@ -89,7 +77,7 @@ static void check_schedule_file(config_checker *k) {
     if (!config_sound(k, SCHEDULE, SCHEDULE_FILE, NULL)) return;
     if (!file)
         config_refuse_idle(k, SCHEDULE_FILE, SCHEDULE, "unless " SCHEDULE " is file",
-                           "set it to file", false);
+                           "set it to file");
     else if (!*path)
         config_complain(k, SCHEDULE,
                         "file needs the path of a schedule; set " SCHEDULE_FILE
@@ -135,7 +123,8 @@ static void check_partition(config_checker *k) {
 void config_check_pipeline(config_checker *k) {
     if (!config_sound(k, SIZE, VIRTUAL, SCHEDULE, NULL)) return;
     if (k->c->parallel_pipeline_model_parallel_size == 1) {
-        check_one_stage(k);
+        config_refuse_idle(k, VIRTUAL " " SCHEDULE " " SCHEDULE_FILE " " PARTITION " " GATHER, SIZE,
+                           "with " SIZE " 1", NULL);
         return;
     }
     bool cut = check_chunks(k);

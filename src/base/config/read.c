@@ -1,5 +1,4 @@
-/* Reads YAML into the configuration from libyaml's events, without building a tree. After an entry
- * with an error it reads the next entry. */
+/* Reads YAML into the configuration. After an entry with an error it reads the next entry. */
 #include "src/base/config/yaml.h"
 
 #include <stdio.h>
@@ -13,126 +12,166 @@ static z3d_status refuse_shape(config_reader *r, yaml_mark_t mark, const config_
     return reader_refuse_stored(r, mark, key->path, config_refuse(key, found));
 }
 
-/* Two numbers while they are read. */
-typedef struct number_pair {
-    double value[2];
-    int count;
-} number_pair;
-
-static z3d_status take_number(config_reader *r, const config_key *key, const yaml_event_t *event,
-                              void *out) {
-    number_pair *pair = out;
-    config_scalar scalar;
-    if (event->type != YAML_SCALAR_EVENT)
-        return refuse_shape(r, event->start_mark, key, "a list or mapping in the list");
-    if (pair->count == 2) return refuse_shape(r, event->start_mark, key, "a third value");
-    Z3D_TRY(reader_scalar(r, event, &scalar));
-    return reader_refuse_stored(r, event->start_mark, key->path,
-                                config_parse_element(key, scalar, &pair->value[pair->count++]));
+/* Looks at an item of a list of numbers. */
+static z3d_status look_at_item(config_reader *r, const config_key *key, const config_node *item) {
+    Z3D_TRY(reader_look(r, item));
+    if (item->event.type == YAML_SCALAR_EVENT) return Z3D_OK;
+    return refuse_shape(r, item->event.start_mark, key, "a list or mapping in the list");
 }
 
-static z3d_status read_two_numbers(config_reader *r, const config_key *key, yaml_mark_t start) {
-    number_pair pair = {.count = 0};
-    Z3D_TRY(reader_list(r, key, take_number, &pair));
-    if (pair.count < 2) return refuse_shape(r, start, key, "too few values");
-    memcpy(config_field(r->config, key), pair.value, sizeof pair.value);
+static z3d_status read_two_numbers(config_reader *r, const config_key *key,
+                                   const config_node *list) {
+    z3d_config_FLOAT2 pair;
+    int count = 0;
+    for (const config_node *item = list + 1; item < list + list->size; item += item->size) {
+        const yaml_mark_t mark = item->event.start_mark;
+        config_scalar scalar;
+        Z3D_TRY(look_at_item(r, key, item));
+        if (count == 2) return refuse_shape(r, mark, key, "a third value");
+        Z3D_TRY(reader_scalar(r, item, &scalar));
+        Z3D_TRY(reader_refuse_stored(r, mark, key->path,
+                                     config_set_float(key, scalar, &pair.value[count++])));
+    }
+    if (count < 2) return refuse_shape(r, list->event.start_mark, key, "too few values");
+    *(z3d_config_FLOAT2 *)config_field(r->config, key) = pair;
     return Z3D_OK;
 }
 
-static z3d_status append_number(config_reader *r, const config_key *key, const yaml_event_t *event,
-                                void *out) {
-    z3d_string *list = out;
-    config_scalar scalar;
-    if (event->type != YAML_SCALAR_EVENT)
-        return refuse_shape(r, event->start_mark, key, "a list or mapping in the list");
-    Z3D_TRY(reader_scalar(r, event, &scalar));
-    z3d_string_append(list, "%s%s", list->length ? ", " : "", scalar.text);
-    return Z3D_OK;
+static z3d_status append_numbers(config_reader *r, const config_key *key, const config_node *list,
+                                 z3d_string *out) {
+    z3d_string_append(out, "[");
+    for (const config_node *item = list + 1; item < list + list->size; item += item->size) {
+        config_scalar scalar;
+        Z3D_TRY(look_at_item(r, key, item));
+        Z3D_TRY(reader_scalar(r, item, &scalar));
+        z3d_string_append(out, "%s%s", out->length > 1 ? ", " : "", scalar.text);
+    }
+    z3d_string_append(out, "]");
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list") : Z3D_OK;
 }
 
 /* Keeps a list of numbers as text. */
-static z3d_status read_numbers(config_reader *r, const config_key *key, yaml_mark_t start) {
-    z3d_string numbers = {0}, list = {0};
-    z3d_status status = reader_list(r, key, append_number, &numbers);
-    z3d_string_append(&list, "[%s]", numbers.text ? numbers.text : "");
-    if (status == Z3D_OK && (numbers.failed || list.failed))
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list");
+static z3d_status read_numbers(config_reader *r, const config_key *key, const config_node *list) {
+    z3d_string text = {0};
+    z3d_status status = append_numbers(r, key, list, &text);
     if (status == Z3D_OK)
         status = reader_refuse_stored(
-            r, start, key->path,
-            config_set_scalar(r->config, key, (config_scalar){list.text, true}));
-    z3d_string_free(&numbers);
-    z3d_string_free(&list);
+            r, list->event.start_mark, key->path,
+            config_set_scalar(r->config, key, (config_scalar){text.text, true}));
+    z3d_string_free(&text);
     return status;
 }
 
-/* A data file while it is read from {path: ..., weight: ...}. */
-typedef struct data_item {
-    char *path;
-    double weight;
-    bool has_weight;
-} data_item;
-
-/* Sets `field` to the scalar of `event`. */
-static z3d_status set_item_field(config_reader *r, const config_key *key, const char *field,
-                                 const yaml_event_t *event, void *out) {
-    data_item *item = out;
-    config_scalar scalar;
-    bool is_path = strcmp(field, "path") == 0;
-    if (event->type != YAML_SCALAR_EVENT) {
-        return reader_refuse(r, event->start_mark, "%s: %s needs one value", key->path, field);
-    }
-    if (is_path ? item->path != NULL : item->has_weight) {
-        return reader_refuse(r, event->start_mark, "%s: %s is given twice", key->path, field);
-    }
-    Z3D_TRY(reader_scalar(r, event, &scalar));
-    if (!is_path) {
-        item->has_weight = true;
-        return reader_refuse_stored(r, event->start_mark, key->path,
-                                    config_parse_weight(scalar, &item->weight));
-    }
-    if (scalar.text[0] == '\0') {
-        return reader_refuse(r, event->start_mark, "%s: the path is empty", key->path);
-    }
-    item->path = strdup(scalar.text);
-    return item->path ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
-}
-
-static z3d_status read_item(config_reader *r, const config_key *key, yaml_mark_t start,
+/* Reads {path: ..., weight: ...}, a data file. */
+static z3d_status read_item(config_reader *r, const config_key *key, const config_node *item,
                             z3d_data_list *list) {
-    data_item item = {.weight = 1};
-    z3d_status status = reader_fields(r, key, "path weight", "expected {path: ..., weight: ...}",
-                                      set_item_field, &item);
-    if (status == Z3D_OK && !item.path) {
-        status = reader_refuse(
-            r, start, "%s: a data file without path; expected {path: ..., weight: ...}", key->path);
+    static const char way[] = "expected {path: ..., weight: ...}";
+    static const config_key number = {.path = "weight", .rule = "(0,1e30]", .type = CONFIG_FLOAT};
+    const config_node *end = item + item->size;
+    const char *path = NULL;
+    double weight = 1;
+    bool has_weight = false;
+    for (const config_node *name = item + 1, *value; name < end; name = value + value->size) {
+        const char *field;
+        config_scalar scalar;
+        Z3D_TRY(reader_field(r, key, name, "path weight", way, &field));
+        value = name + name->size;
+        const yaml_mark_t mark = value->event.start_mark;
+        const bool is_path = strcmp(field, "path") == 0;
+        if (value->event.type != YAML_SCALAR_EVENT)
+            return reader_refuse(r, mark, "%s: %s needs one value", key->path, field);
+        if (is_path ? path != NULL : has_weight)
+            return reader_refuse(r, mark, "%s: %s is given twice", key->path, field);
+        Z3D_TRY(reader_scalar(r, value, &scalar));
+        if (is_path && scalar.text[0] == '\0')
+            return reader_refuse(r, mark, "%s: the path is empty", key->path);
+        if (is_path) {
+            path = scalar.text;
+            continue;
+        }
+        has_weight = true;
+        Z3D_TRY(
+            reader_refuse_stored(r, mark, key->path, config_set_float(&number, scalar, &weight)));
     }
-    if (status == Z3D_OK) status = config_list_append(list, item.path, item.weight);
-    free(item.path);
+    if (path) return config_list_append(list, path, weight);
+    return reader_refuse(r, item->event.start_mark, "%s: a data file without path; %s", key->path,
+                         way);
+}
+
+/* ---- optimizer.param_groups ---- */
+
+/* Appends one pattern, or the value of `field`. */
+static z3d_status append_word(config_reader *r, const config_key *key, const char *field,
+                              const config_node *node, z3d_string *out) {
+    config_scalar scalar;
+    const bool pattern = strcmp(field, "params") == 0;
+    Z3D_TRY(reader_look(r, node));
+    if (node->event.type != YAML_SCALAR_EVENT)
+        return reader_refuse(r, node->event.start_mark, "%s: %s needs %s", key->path, field,
+                             pattern ? "a pattern of names, or a list of them" : "one value");
+    Z3D_TRY(reader_scalar(r, node, &scalar));
+    if (!scalar.text[0] || strpbrk(scalar.text, pattern ? " \t\n=" : " \t\n"))
+        return reader_refuse(r, node->event.start_mark, "%s: %s: '%.60s' is not %s", key->path,
+                             field, scalar.text, pattern ? "a pattern of names" : "a number");
+    z3d_string_append(out, "%s%s%s%s", out->length ? " " : "", pattern ? "" : field,
+                      pattern ? "" : "=", scalar.text);
+    return Z3D_OK;
+}
+
+static z3d_status append_fields(config_reader *r, const config_key *key, const config_node *group,
+                                z3d_string *out) {
+    const config_node *end = group + group->size;
+    for (const config_node *name = group + 1, *value; name < end; name = value + value->size) {
+        const char *field;
+        Z3D_TRY(reader_field(r, key, name, "params lr lr_scale weight_decay",
+                             "write params, lr, lr_scale or weight_decay", &field));
+        value = name + name->size;
+        const bool list =
+            value->event.type == YAML_SEQUENCE_START_EVENT && strcmp(field, "params") == 0;
+        const config_node *item = list ? value + 1 : value;
+        for (; item < value + value->size; item += item->size)
+            Z3D_TRY(append_word(r, key, field, item, out));
+    }
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a parameter group") : Z3D_OK;
+}
+
+/* Adds {params: [...], lr: ..., weight_decay: ...} as a text of src/base/param_groups.h. */
+static z3d_status read_param_group(config_reader *r, const config_key *key,
+                                   const config_node *group, z3d_data_list *list) {
+    z3d_string text = {0};
+    z3d_status status = append_fields(r, key, group, &text);
+    if (status == Z3D_OK) status = config_list_append(list, text.text ? text.text : " ", 1);
+    z3d_string_free(&text);
     return status;
 }
 
-static z3d_status append_item(config_reader *r, const config_key *key, const yaml_event_t *event,
-                              void *list) {
+/* ---- keys ---- */
+
+static z3d_status append_item(config_reader *r, const config_key *key, const config_node *item,
+                              z3d_data_list *list) {
     const bool texts = key->rule[0] != '\0';
+    const yaml_event_t *event = &item->event;
     config_scalar scalar;
-    if (event->type == YAML_MAPPING_START_EVENT && !texts)
-        return read_item(r, key, event->start_mark, list);
+    Z3D_TRY(reader_look(r, item));
+    if (event->type == YAML_MAPPING_START_EVENT && !texts) return read_item(r, key, item, list);
     if (event->type == YAML_MAPPING_START_EVENT && strcmp(key->rule, "groups") == 0)
-        return reader_param_group(r, key, list);
+        return read_param_group(r, key, item, list);
     if (event->type != YAML_SCALAR_EVENT)
         return refuse_shape(r, event->start_mark, key,
                             texts ? "a list or mapping in the list" : "a list in the list");
-    Z3D_TRY(reader_scalar(r, event, &scalar));
+    Z3D_TRY(reader_scalar(r, item, &scalar));
     if (config_is_empty(scalar) || scalar.text[0] == '\0')
         return refuse_shape(r, event->start_mark, key,
                             texts ? "the text is empty" : "the path is empty");
     return config_list_append(list, scalar.text, 1);
 }
 
-static z3d_status read_data_list(config_reader *r, const config_key *key) {
+static z3d_status read_data_list(config_reader *r, const config_key *key, const config_node *list) {
     z3d_data_list read = {0}, *field = config_field(r->config, key);
-    const z3d_status status = reader_list(r, key, append_item, &read);
+    z3d_status status = Z3D_OK;
+    for (const config_node *item = list + 1; item < list + list->size && status == Z3D_OK;
+         item += item->size)
+        status = append_item(r, key, item, &read);
     config_list_free(status == Z3D_OK ? field : &read);
     if (status == Z3D_OK) *field = read;
     return status;
@@ -170,41 +209,40 @@ static bool leave_default(config_reader *r, int index, config_place place, confi
 }
 
 static z3d_status read_scalar(config_reader *r, int index, config_place place,
-                              const yaml_event_t *value, bool *set) {
+                              const config_node *value, bool *set) {
     const config_key *key = &config_table[index];
     config_scalar scalar;
     Z3D_TRY(reader_scalar(r, value, &scalar));
     *set = !leave_default(r, index, place, scalar);
     if (!*set) return Z3D_OK;
-    Z3D_TRY(refuse_folded(r, key, value));
-    return reader_refuse_stored(r, value->start_mark, key->path,
+    Z3D_TRY(refuse_folded(r, key, &value->event));
+    return reader_refuse_stored(r, value->event.start_mark, key->path,
                                 config_set_scalar(r->config, key, scalar));
 }
 
 static z3d_status read_key(config_reader *r, int index, config_place place,
-                           const yaml_event_t *value) {
+                           const config_node *value) {
     const config_key *key = &config_table[index];
+    const yaml_event_type_t type = value->event.type;
+    const bool list = type == YAML_SEQUENCE_START_EVENT;
     bool set = true;
-    if (value->type == YAML_SCALAR_EVENT) {
+    if (type == YAML_SCALAR_EVENT)
         Z3D_TRY(read_scalar(r, index, place, value, &set));
-    } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_FLOAT2) {
-        Z3D_TRY(read_two_numbers(r, key, value->start_mark));
-    } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_LIST) {
-        Z3D_TRY(read_data_list(r, key));
-    } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_STRING &&
-               key->rule[0]) {
-        Z3D_TRY(read_numbers(r, key, value->start_mark));
-    } else {
-        return refuse_shape(r, value->start_mark, key,
-                            value->type == YAML_MAPPING_START_EVENT ? "a mapping" : "a list");
-    }
+    else if (list && key->type == CONFIG_FLOAT2)
+        Z3D_TRY(read_two_numbers(r, key, value));
+    else if (list && key->type == CONFIG_LIST)
+        Z3D_TRY(read_data_list(r, key, value));
+    else if (list && key->type == CONFIG_STRING && key->rule[0])
+        Z3D_TRY(read_numbers(r, key, value));
+    else
+        return refuse_shape(r, value->event.start_mark, key, list ? "a list" : "a mapping");
     if (set) r->config->origin->place[index] = place;
     return Z3D_OK;
 }
 
 /* ---- mappings ---- */
 
-static z3d_status read_mapping(config_reader *r, const char *section);
+static z3d_status read_mapping(config_reader *r, const char *section, const config_node *mapping);
 
 /* Remembers that `path` is set here; refuses a path that this text has set before. */
 static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path) {
@@ -226,46 +264,44 @@ static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path
     return Z3D_OK;
 }
 
-/* Reads the value of `path`; `value` is its first event, `mark` the key's place. */
+/* Reads the value of `path`; mark: the key's place. */
 static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark,
-                            const yaml_event_t *value) {
-    config_place place = reader_place(r, mark);
-    int key = config_find(path), accepted = config_find_accepted(path);
-    int later = config_find_later(path);
-    int peer = config_find_peer(path);
+                            const config_node *value) {
+    const int key = config_find(path), note = config_find_note(path), peer = config_find_peer(path);
     bool section = config_is_section(path), known = true;
-    if (key < 0 && accepted < 0 && later < 0 && peer < 0 && !section) {
-        z3d_status status = reader_below_note(r, path, place, mark, value, &known);
+    if (key < 0 && note < 0 && peer < 0 && !section) {
+        z3d_status status = reader_below_note(r, path, mark, value, &known);
         return known ? status : reader_unknown(r, mark, path);
     }
     Z3D_TRY(mark_seen(r, mark, path));
-    if (key >= 0) return read_key(r, key, place, value);
-    if (peer >= 0) return reader_peer(r, peer, place, value);
-    if (accepted >= 0) return reader_accepted(r, &config_accepted[accepted], place, value);
-    if (later >= 0) return reader_later(r, &config_later[later], mark, value);
-    if (value->type == YAML_MAPPING_START_EVENT) return read_mapping(r, path);
-    if (value->type == YAML_SCALAR_EVENT &&
-        config_is_null((config_scalar){(const char *)value->data.scalar.value,
-                                       value->data.scalar.style != YAML_PLAIN_SCALAR_STYLE})) {
-        config_unset_section(r->config, path);
+    if (key >= 0) return read_key(r, key, reader_place(r, mark), value);
+    if (peer >= 0) return reader_peer(r, peer, mark, value);
+    if (note >= 0) return reader_note(r, &config_notes[note], mark, value);
+    const yaml_event_t *event = &value->event;
+    if (event->type == YAML_MAPPING_START_EVENT) return read_mapping(r, path, value);
+    if (event->type == YAML_SCALAR_EVENT &&
+        config_is_null((config_scalar){(const char *)event->data.scalar.value,
+                                       event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE})) {
+        for (int i = 0; i < CONFIG_KEY_COUNT; i++)
+            if (config_is_below(config_table[i].path, path)) config_unset(r->config, i);
         return Z3D_OK;
     }
     return reader_refuse_section(r, path, value);
 }
 
-/* Makes "section.name" from a key's event. */
-static z3d_status join_path(config_reader *r, const char *section, const yaml_event_t *name,
+/* Makes "section.name" from a key. */
+static z3d_status join_path(config_reader *r, const char *section, const config_node *name,
                             z3d_string *out) {
-    if (name->type != YAML_SCALAR_EVENT) {
-        return reader_refuse(r, name->start_mark, "a list or mapping as a key; keys are names");
-    }
+    const yaml_mark_t mark = name->event.start_mark;
+    if (name->event.type != YAML_SCALAR_EVENT)
+        return reader_refuse(r, mark, "a list or mapping as a key; keys are names");
     config_scalar scalar;
     Z3D_TRY(reader_scalar(r, name, &scalar));
     z3d_string_append(out, "%s%s%s", section, section[0] ? "." : "", scalar.text);
     if (out->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a key");
     const char *dot = strchr(scalar.text, '.');
     if (dot && config_find(out->text) >= 0) {
-        return reader_refuse(r, name->start_mark,
+        return reader_refuse(r, mark,
                              "%s: sections are nested in a file: write '%.*s:' and "
                              "below it '%s: ...'",
                              out->text, (int)(dot - scalar.text), scalar.text, dot + 1);
@@ -280,121 +316,67 @@ static bool is_note(const yaml_event_t *name) {
            (*text == '_' || *text == '#' || strncmp(text, "//", 2) == 0);
 }
 
-/* Reads one entry of a mapping; *end: the mapping ended instead. *path: the entry's key, if it was
- * read; *has_value: the first event of its value was read. */
-static z3d_status read_entry(config_reader *r, const char *section, z3d_string *path, bool *end,
-                             bool *has_value) {
-    yaml_event_t name, value;
-    memset(&value, 0, sizeof value);
-    z3d_status status = reader_next(r, &name);
-    *end = name.type == YAML_MAPPING_END_EVENT;
-    if (status == Z3D_OK && !*end) status = join_path(r, section, &name, path);
-    if (status == Z3D_OK && !*end) {
-        *has_value = true;
-        status = reader_next(r, &value);
-    }
-    if (status == Z3D_OK && !*end && is_note(&name)) {
-        const config_note note = {.path = path->text, .why = "it is a note"};
-        status = reader_accepted(r, &note, reader_place(r, name.start_mark), &value);
-    } else if (status == Z3D_OK && !*end) {
-        status = read_path(r, path->text, name.start_mark, &value);
-    }
-    yaml_event_delete(&value);
-    yaml_event_delete(&name);
-    return status;
+/* Reads one entry of a mapping. *path: the entry's key, if it could be read. */
+static z3d_status read_entry(config_reader *r, const char *section, const config_node *name,
+                             z3d_string *path) {
+    const yaml_mark_t mark = name->event.start_mark;
+    const config_node *value = name + name->size;
+    Z3D_TRY(reader_look(r, name));
+    Z3D_TRY(join_path(r, section, name, path));
+    Z3D_TRY(reader_look(r, value));
+    const config_note note = {.path = path->text, .why = "it is a note"};
+    return is_note(&name->event) ? reader_note(r, &note, mark, value)
+                                 : read_path(r, path->text, mark, value);
 }
 
-/* Skips the rest of a wrong entry of a mapping at `depth`, without more errors. */
-static z3d_status skip_entry(config_reader *r, int depth, bool has_value) {
-    while (r->depth > depth || !has_value) {
-        const bool first_of_value = r->depth == depth;
-        const z3d_status status = reader_drop(r, depth);
-        if (r->broken || (status != Z3D_OK && status != Z3D_ERR_CONFIG)) return status;
-        has_value = has_value || first_of_value;
-    }
-    return Z3D_OK;
-}
-
-/* Reads the entries of a mapping after its start. Collects errors; returns only those that end the
- * reading. */
-static z3d_status read_mapping(config_reader *r, const char *section) {
-    const int depth = r->depth;
-    z3d_status status = Z3D_OK;
-    bool end = false;
-    while (status == Z3D_OK && !end) {
+/* Reads the entries of a mapping. Collects errors; returns only those that end the reading. After
+ * an error of an entry, the rest of the entry gives no more errors. */
+static z3d_status read_mapping(config_reader *r, const char *section, const config_node *mapping) {
+    const config_node *end = mapping + mapping->size;
+    for (const config_node *name = mapping + 1, *value; name < end; name = value + value->size) {
         z3d_string path = {0};
-        bool has_value = false;
-        status = read_entry(r, section, &path, &end, &has_value);
+        z3d_status status = read_entry(r, section, name, &path);
+        value = name + name->size;
         if (status == Z3D_ERR_CONFIG && !r->broken) {
             config_add_error(r->config, path.length ? path.text : NULL);
-            status = skip_entry(r, depth, has_value);
+            status = reader_skip(r, name, true);
+            if (status == Z3D_OK) status = reader_skip(r, value, true);
         }
         if (status == Z3D_OK && r->config->origin->errors.total >= CONFIG_ERROR_LIMIT) {
             r->broken = true;
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the rest is not read: too many errors");
         }
         z3d_string_free(&path);
+        Z3D_TRY(status);
     }
-    return status;
+    return Z3D_OK;
 }
 
 /* ---- documents ---- */
 
-/* Gets the first event of the only document's only node; *empty: there is no document. */
-static z3d_status open_document(config_reader *r, yaml_event_t *root, bool *empty) {
-    yaml_event_t event;
-    *empty = false;
-    memset(root, 0, sizeof *root);
-    z3d_status status = reader_next(r, &event); /* stream start */
-    yaml_event_delete(&event);
-    Z3D_TRY(status);
-    status = reader_next(r, &event);
-    *empty = event.type == YAML_STREAM_END_EVENT;
-    yaml_event_delete(&event);
-    if (status != Z3D_OK || *empty) return status;
-    return reader_next(r, root);
-}
-
-/* Refuses anything after the node except the end. */
-static z3d_status close_document(config_reader *r) {
-    yaml_event_t event;
-    z3d_status status = reader_next(r, &event); /* document end */
-    yaml_event_delete(&event);
-    Z3D_TRY(status);
-    status = reader_next(r, &event);
-    if (status == Z3D_OK && event.type != YAML_STREAM_END_EVENT) {
-        status =
-            reader_refuse(r, event.start_mark, "a second document; a configuration has only one");
-    }
-    yaml_event_delete(&event);
-    return status;
-}
-
-/* Reads the whole text: a mapping (path NULL), or the value of `path`. */
+/* Reads the nodes: a mapping (path NULL), or the value of `path`. */
 static z3d_status read_document(config_reader *r, const char *path) {
-    yaml_event_t root;
-    bool empty;
-    yaml_mark_t start = {0, 0, 0};
-    z3d_status status = open_document(r, &root, &empty);
-    if (status == Z3D_OK && empty) {
-        root.type = YAML_SCALAR_EVENT;
-        root.data.scalar.value = (yaml_char_t *)strdup("");
-        root.data.scalar.style = YAML_PLAIN_SCALAR_STYLE;
-        if (!root.data.scalar.value) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a value");
-    }
-    if (status != Z3D_OK) {
-        /* refused already */
-    } else if (path) {
-        status = read_path(r, path, start, &root);
-    } else if (root.type == YAML_MAPPING_START_EVENT) {
-        status = read_mapping(r, "");
-    } else if (!empty) {
-        status = reader_refuse(r, root.start_mark, "expected 'key: value' lines, found %s",
-                               root.type == YAML_SEQUENCE_START_EVENT ? "a list" : "text");
-    }
-    if (status == Z3D_OK && !empty) status = close_document(r);
-    yaml_event_delete(&root);
-    return status;
+    static yaml_char_t no_text[] = "";
+    static const config_node nothing = {
+        .event = {.type = YAML_SCALAR_EVENT,
+                  .data.scalar = {.value = no_text, .style = YAML_PLAIN_SCALAR_STYLE}},
+        .size = 1};
+    const config_node *root = r->node;
+    Z3D_TRY(reader_look(r, root));
+    const bool empty = root->event.type == YAML_STREAM_END_EVENT;
+    if (path)
+        Z3D_TRY(read_path(r, path, (yaml_mark_t){0, 0, 0}, empty ? &nothing : root));
+    else if (root->event.type == YAML_MAPPING_START_EVENT)
+        Z3D_TRY(read_mapping(r, "", root));
+    else if (!empty)
+        return reader_refuse(r, root->event.start_mark, "expected 'key: value' lines, found %s",
+                             root->event.type == YAML_SEQUENCE_START_EVENT ? "a list" : "text");
+    if (empty) return Z3D_OK;
+    const config_node *end = root + root->size;
+    Z3D_TRY(reader_look(r, end));
+    if (end->event.type == YAML_STREAM_END_EVENT) return Z3D_OK;
+    return reader_refuse(r, end->event.start_mark,
+                         "a second document; a configuration has only one");
 }
 
 static z3d_status read_yaml(config_reader *r, const char *path) {
@@ -404,7 +386,9 @@ static z3d_status read_yaml(config_reader *r, const char *path) {
     }
     yaml_parser_set_encoding(&r->parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r->parser, (const unsigned char *)r->text, r->length);
-    z3d_status status = read_document(r, path);
+    z3d_status status = reader_make_nodes(r);
+    if (status == Z3D_OK) status = read_document(r, path);
+    reader_free_nodes(r);
     yaml_parser_delete(&r->parser);
     for (int i = 0; i < r->seen_count; i++) free(r->seen[i].path);
     free(r->seen);

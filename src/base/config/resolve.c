@@ -1,5 +1,5 @@
 /* Computes the values that depend on the world size: the data-parallel size, the three batch keys,
- * and every `auto` that needs no measurement. */
+ * and every `auto` that needs no measurement. Then returns all errors of a configuration. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -227,17 +227,31 @@ static bool check_sizes(config_checker *k) {
     return false;
 }
 
+/* There must be one speed per rank. */
+static bool check_ranks_speeds(config_checker *k, int ranks) {
+    static const char path[] = "parallel.device_speeds";
+    int count;
+    if (!config_sound(k, path, NULL)) return true;
+    if (z3d_config_device_speeds(k->c, NULL, 0, &count) != Z3D_SPEEDS_LIST) return true;
+    if (count == ranks) return true;
+    config_complain(k, path,
+                    "the list has %d number%s, but there are %d ranks; write one number per rank, "
+                    "or measured",
+                    count, z3d_plural(count), ranks);
+    return false;
+}
+
 /* checkpoint.interval auto. A shorter run saves at its end. */
 enum { AUTO_SAVE_STEPS = 1000 };
 
-void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {
+static void resolve_into(config_checker *k, int world_size, int *data_parallel_size) {
     z3d_config *c = k->c;
     int64_t data = resolve_world(k, world_size);
     if (data == 0 || !config_sound(k, "train_batch_size", "train_micro_batch_size_per_gpu",
                                    "gradient_accumulation_steps", NULL))
         return;
     if (!config_check_partition(k, data) || !resolve_batches(k, data) ||
-        !config_check_micro_batches(k, data) || !config_check_ranks_speeds(k, world_size) ||
+        !config_check_micro_batches(k, data) || !check_ranks_speeds(k, world_size) ||
         !config_resolve_epochs(k) || !check_sizes(k))
         return;
     config_check_wire(k);
@@ -250,4 +264,44 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
         c->zero_optimization_stage3_param_persistence_threshold = 10 * c->model_hidden_size;
     if (c->checkpoint_interval == Z3D_AUTO) c->checkpoint_interval = AUTO_SAVE_STEPS;
     *data_parallel_size = (int)data;
+}
+
+/* ---- all errors ---- */
+
+/* Returns the errors of reading, then of the checks (`check`) and of resolving (`data`). */
+static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, bool check,
+                          bool trains, int world_size, int *data) {
+    config_checker k;
+    config_errors all = config->origin->errors;
+    all.text = (z3d_string){0};
+    if (all.total) z3d_string_append(&all.text, "%s", config->origin->errors.text.text);
+    config_checker_begin(&k, config, rules, &all);
+    k.ranks = world_size;
+    k.trains = trains;
+    if (!config->origin->cut) {
+        if (check) config_check_into(&k);
+        if (data) resolve_into(&k, world_size, data);
+    }
+    z3d_status status = config_errors_status(&all); /* logged after the notes */
+    z3d_config_tell(config);
+    z3d_string_free(&all.text);
+    return status;
+}
+
+z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules) {
+    return examine(config, rules, true, false, 0, NULL);
+}
+
+z3d_status z3d_config_check_training(z3d_config *config, const z3d_config_rules *rules) {
+    return examine(config, rules, true, true, 0, NULL);
+}
+
+z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,
+                              int *data_parallel_size) {
+    return examine(config, rules, false, false, world_size, data_parallel_size);
+}
+
+z3d_status z3d_config_settle(z3d_config *config, const z3d_config_rules *rules, int world_size,
+                             int *data_parallel_size) {
+    return examine(config, rules, true, false, world_size, data_parallel_size);
 }

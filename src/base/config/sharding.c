@@ -1,6 +1,6 @@
 /* Rules of a data axis that is cut into the ranks of a node and the nodes: hpZ, hybrid sharding,
  * hierarchical collectives. */
-#include "src/base/config/idle.h"
+#include "src/base/config/table.h"
 
 #define STAGE "zero_optimization.stage"
 #define PERSISTENCE "zero_optimization.stage3_param_persistence_threshold"
@@ -48,11 +48,10 @@ int64_t z3d_config_data_inner(const z3d_config *config, int64_t data) {
 
 static void check_node(config_checker *k) {
     const z3d_config *c = k->c;
-    if (z3d_config_data_cut(c) == Z3D_CUT_NONE && !c->comms_logger_enabled &&
-        config_sound(k, NODE, ALGORITHM, HPZ, COMMS, NULL))
-        config_refuse_idle(k, NODE, ALGORITHM " " HPZ " " COMMS,
-                           "while " ALGORITHM " is ring, " HPZ " is 1 and " COMMS " is false", NULL,
-                           true);
+    if (z3d_config_data_cut(c) == Z3D_CUT_NONE && !c->comms_logger_enabled)
+        config_note_idle(k, NODE, ALGORITHM " " HPZ " " COMMS,
+                         "while " ALGORITHM " is ring, " HPZ " is 1 and " COMMS " is false", NULL,
+                         true);
 }
 
 /* With gathers for each use, LIVE limits only parameters gathered ahead or kept. */
@@ -61,14 +60,14 @@ static void check_live(config_checker *k) {
     const bool per_step = c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP;
     if (!config_sound(k, STAGE, LIVE, REUSE, GATHER, OVERLAP, NULL)) return;
     if (per_step)
-        config_refuse_idle(k, REUSE, GATHER, "while " GATHER " is per_step: all stay gathered",
-                           NULL, true);
+        config_note_idle(k, REUSE, GATHER, "while " GATHER " is per_step: all stay gathered", NULL,
+                         true);
     else if (!c->zero_optimization_overlap_comm &&
              c->zero_optimization_stage3_max_reuse_distance == 0)
-        config_refuse_idle(k, LIVE, OVERLAP " " REUSE,
-                           "while " OVERLAP " is false and " REUSE " is 0: only the unit that runs "
-                           "has gathered parameters",
-                           NULL, true);
+        config_note_idle(k, LIVE, OVERLAP " " REUSE,
+                         "while " OVERLAP " is false and " REUSE " is 0: only the unit that runs "
+                         "has gathered parameters",
+                         NULL, true);
 }
 
 void config_check_sharding(config_checker *k) {

@@ -21,40 +21,14 @@ const z3d_config_meaning z3d_config_meanings[Z3D_CONFIG_KEY_COUNT] = {
 #undef X
 };
 
-const config_note config_accepted[] = {
+const config_note config_notes[CONFIG_NOTE_COUNT] = {
 #define X(path, why) {path, why, NULL, NULL},
     Z3D_CONFIG_ACCEPTED(X)
 #undef X
-};
-const int config_accepted_count = sizeof config_accepted / sizeof *config_accepted;
-
-const config_note config_later[CONFIG_LATER_COUNT] = {
 #define X(path, off, why, instead) {path, why, off, instead},
-    Z3D_CONFIG_LATER(X)
+        Z3D_CONFIG_LATER(X)
 #undef X
 };
-
-int config_find(const char *path) {
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
-        if (strcmp(config_table[i].path, path) == 0) return i;
-    }
-    return -1;
-}
-
-static int find_note(const config_note *notes, int count, const char *path) {
-    for (int i = 0; i < count; i++) {
-        if (strcmp(notes[i].path, path) == 0) return i;
-    }
-    return -1;
-}
-
-int config_find_accepted(const char *path) {
-    return find_note(config_accepted, config_accepted_count, path);
-}
-
-int config_find_later(const char *path) {
-    return find_note(config_later, CONFIG_LATER_COUNT, path);
-}
 
 const config_key config_peer_key[CONFIG_PEER_COUNT] = {
 #define X(name, path, type, rule) {path, "", rule, "", CONFIG_##type, 0},
@@ -62,10 +36,23 @@ const config_key config_peer_key[CONFIG_PEER_COUNT] = {
 #undef X
 };
 
+static int find_key(const config_key *keys, int count, const char *path) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(keys[i].path, path) == 0) return i;
+    return -1;
+}
+
+int config_find(const char *path) {
+    return find_key(config_table, CONFIG_KEY_COUNT, path);
+}
+
 int config_find_peer(const char *path) {
-    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
-        if (strcmp(config_peer_key[i].path, path) == 0) return i;
-    }
+    return find_key(config_peer_key, CONFIG_PEER_COUNT, path);
+}
+
+int config_find_note(const char *path) {
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++)
+        if (strcmp(config_notes[i].path, path) == 0) return i;
     return -1;
 }
 
@@ -81,25 +68,18 @@ const char *config_auto(const char *path) {
     return NULL;
 }
 
-static bool is_below(const char *key, const char *path, size_t length) {
+bool config_is_below(const char *key, const char *path) {
+    const size_t length = strlen(path);
     return strncmp(key, path, length) == 0 && key[length] == '.';
 }
 
 bool config_is_section(const char *path) {
-    size_t length = strlen(path);
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
-        if (is_below(config_table[i].path, path, length)) return true;
-    }
-    for (int i = 0; i < config_accepted_count; i++) {
-        if (is_below(config_accepted[i].path, path, length)) return true;
-    }
-    for (int i = 0; i < CONFIG_LATER_COUNT; i++) {
-        if (is_below(config_later[i].path, path, length)) return true;
-    }
-    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
-        if (is_below(config_peer_key[i].path, path, length)) return true;
-    }
-    return false;
+    bool is = false;
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) is |= config_is_below(config_table[i].path, path);
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++) is |= config_is_below(config_notes[i].path, path);
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++)
+        is |= config_is_below(config_peer_key[i].path, path);
+    return is;
 }
 
 const char *config_leaf(const char *path) {
@@ -113,31 +93,17 @@ bool config_is_beside(const char *a, const char *b) {
 }
 
 z3d_status config_add_source(z3d_config *config, const char *name, int *source) {
-    struct z3d_config_origin *origin = config->origin;
-    char **grown = realloc(origin->name, ((size_t)origin->name_count + 1) * sizeof *grown);
-    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %.80s", name);
-    origin->name = grown;
-    char *copy = strdup(name);
-    if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %.80s", name);
-    *source = origin->name_count;
-    origin->name[origin->name_count++] = copy;
-    return Z3D_OK;
+    *source = config->origin->name.count;
+    return config_list_append(&config->origin->name, name, 1);
 }
 
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out) {
-    const char *name = config->origin->name[place.source];
+    const char *name = config->origin->name.path[place.source];
     if (place.line == 0) {
         z3d_string_append(out, "override %.120s%s", name, strlen(name) > 120 ? "..." : "");
     } else {
         z3d_string_append(out, "%s:%d:%d", name, place.line, place.column);
     }
-}
-
-size_t config_repeated_key(const z3d_config *config, config_place place, const char *message) {
-    const char *assignment = config->origin->name[place.source];
-    size_t length = strcspn(assignment, "=");
-    bool same = place.line == 0 && strncmp(assignment, message, length) == 0;
-    return same && strncmp(message + length, ": ", 2) == 0 ? length + 2 : 0;
 }
 
 /* FLOAT2 is the only type whose text is no scalar. */
@@ -148,8 +114,8 @@ z3d_status config_set_text(z3d_config *config, const config_key *key, const char
         if (sscanf(standard, "[%63[^,], %63[^]]]", first, second) != 2) {
             return Z3D_ERROR(Z3D_ERR_INTERNAL, "default of %s: %s", key->path, standard);
         }
-        Z3D_TRY(config_parse_element(key, (config_scalar){first, false}, &value[0]));
-        return config_parse_element(key, (config_scalar){second, false}, &value[1]);
+        Z3D_TRY(config_set_float(key, (config_scalar){first, false}, &value[0]));
+        return config_set_float(key, (config_scalar){second, false}, &value[1]);
     }
     bool text = key->type == CONFIG_STRING || key->type == CONFIG_ENUM;
     return config_set_scalar(config, key, (config_scalar){standard, text});
@@ -161,11 +127,6 @@ void config_unset(z3d_config *config, int key) {
     if (config_set_text(config, &config_table[key], config_table[key].standard) == Z3D_OK) {
         config->origin->place[key].source = -1;
     }
-}
-
-void config_unset_section(z3d_config *config, const char *path) {
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++)
-        if (is_below(config_table[i].path, path, strlen(path))) config_unset(config, i);
 }
 
 z3d_status z3d_config_create(z3d_config **out) {
@@ -202,9 +163,8 @@ void z3d_config_destroy(z3d_config *config) {
     if (!config) return;
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) config_release_value(config, &config_table[i]);
     if (config->origin) {
-        for (int i = 0; i < config->origin->name_count; i++) free(config->origin->name[i]);
-        free(config->origin->name);
-        for (int i = 0; i < CONFIG_LATER_COUNT; i++) free(config->origin->later[i]);
+        config_list_free(&config->origin->name);
+        for (int i = 0; i < CONFIG_NOTE_COUNT; i++) free(config->origin->later[i]);
         z3d_string_free(&config->origin->errors.text);
         config_forget_told(config->origin);
         free(config->origin);
@@ -239,10 +199,6 @@ bool z3d_config_is_set(const z3d_config *config, const char *path) {
     return key >= 0 && config->origin->place[key].source >= 0;
 }
 
-bool config_is_from_file(const z3d_config *config, const char *path) {
-    return z3d_config_is_set(config, path) && config->origin->place[config_find(path)].line > 0;
-}
-
 bool config_is_overridden(const z3d_config *config, const char *path) {
     return z3d_config_is_set(config, path) && config->origin->place[config_find(path)].line == 0;
 }
@@ -251,31 +207,36 @@ bool config_is_written(const z3d_config *config, const char *path) {
     return z3d_config_is_set(config, path) || config->origin->is_auto[config_find(path)];
 }
 
+z3d_status config_error_at(const z3d_config *config, config_place place, const char *message) {
+    const char *assignment = config->origin->name.path[place.source];
+    const size_t key = strcspn(assignment, "=");
+    const bool repeats = place.line == 0 && strncmp(assignment, message, key) == 0 &&
+                         strncmp(message + key, ": ", 2) == 0;
+    z3d_string where = {0};
+    config_format_place(config, place, &where);
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s", where.failed ? "configuration" : where.text,
+                  message + (repeats ? key + 2 : 0));
+    z3d_string_free(&where);
+    return status;
+}
+
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {
-    int key = config_find(path);
-    z3d_string where = {0}, line = {0};
+    const int key = config_find(path);
+    const bool set = z3d_config_is_set(config, path);
+    z3d_string line = {0};
     char message[1024];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     z3d_string_append(&line, "%s", path);
-    if (key >= 0 && config->origin->place[key].source >= 0) {
-        config_place place = config->origin->place[key];
-        z3d_string_append(&line, ": %s", message);
-        config_format_place(config, place, &where);
-        if (!line.failed)
-            z3d_string_append(&where, ": %s",
-                              line.text + config_repeated_key(config, place, line.text));
-    } else if (key >= 0 && config_table[key].standard[0]) {
-        z3d_string_append(&where, "%s (not set, default %s): %s", path, config_table[key].standard,
-                          message);
-    } else {
-        z3d_string_append(&where, "%s: %s", path, message);
-    }
-    bool failed = where.failed || line.failed;
-    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s", failed ? message : where.text);
+    if (key >= 0 && !set && config_table[key].standard[0])
+        z3d_string_append(&line, " (not set, default %s)", config_table[key].standard);
+    z3d_string_append(&line, ": %s", message);
+    const char *text = line.failed ? message : line.text;
+    z3d_status status = set ? config_error_at(config, config->origin->place[key], text)
+                            : Z3D_ERROR(Z3D_ERR_CONFIG, "%s", text);
     z3d_string_free(&line);
-    z3d_string_free(&where);
     return status;
 }

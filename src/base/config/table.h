@@ -39,18 +39,15 @@ extern const config_key config_table[CONFIG_KEY_COUNT];
 /* A key without a field: accepted without effect, or not supported yet ("later"). */
 typedef struct config_note {
     const char *path, *why;
-    const char *off; /* later: values, with | between them, that ask for nothing and are accepted */
+    const char *off; /* later: values, with | between them, that ask for nothing and are accepted;
+                        NULL: the key is accepted */
     const char *instead; /* later: the error; "": "<why>: not supported yet" */
 } config_note;
 
-extern const config_note config_accepted[];
-extern const int config_accepted_count;
-enum {
-#define X(path, off, why, instead) +1
-    CONFIG_LATER_COUNT = 0 Z3D_CONFIG_LATER(X)
+#define X(...) +1
+enum { CONFIG_NOTE_COUNT = 0 Z3D_CONFIG_ACCEPTED(X) Z3D_CONFIG_LATER(X) };
 #undef X
-};
-extern const config_note config_later[CONFIG_LATER_COUNT];
+extern const config_note config_notes[CONFIG_NOTE_COUNT];
 
 /* The place of a value. source: index of the origin's names; -1: the value is the default. line 0:
  * an override. */
@@ -85,7 +82,6 @@ typedef struct config_peer {
 } config_peer;
 
 extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* they have no field */
-int config_find_peer(const char *path);
 
 /* A conversion's report: rows of text for each verdict. The most important verdict is the last one,
  * since a terminal shows the end. */
@@ -125,19 +121,18 @@ typedef struct config_told {
 
 struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
-    bool wrong[CONFIG_KEY_COUNT];    /* an error is about this key: no check uses its value */
-    bool is_auto[CONFIG_KEY_COUNT];  /* written auto (Z3D_CONFIG_AUTO) */
-    bool cut;                        /* reading ended early: the rest is not known */
-    config_errors errors;            /* of reading */
-    char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry; an override may remove it */
+    bool wrong[CONFIG_KEY_COUNT];   /* an error is about this key: no check uses its value */
+    bool is_auto[CONFIG_KEY_COUNT]; /* written auto (Z3D_CONFIG_AUTO) */
+    bool cut;                       /* reading ended early: the rest is not known */
+    config_errors errors;           /* of reading */
+    char *later[CONFIG_NOTE_COUNT]; /* the error of a file's entry; an override may remove it */
     config_peer peer[CONFIG_PEER_COUNT];
     config_report *report; /* of a conversion; NULL: notes and errors instead */
     config_told *told;     /* notes that z3d_config_tell will log */
     int told_count, untold;
     bool type_told;
     int64_t epoch_samples; /* 0: not known */
-    char **name;           /* names of files, texts of overrides */
-    int name_count;
+    z3d_data_list name;    /* names of files, texts of overrides */
 };
 
 /* Adds the stored message as an error of reading, or as a row of the report. path: the key or
@@ -154,10 +149,7 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
 void config_forget_told(struct z3d_config_origin *origin);
 /* Sets a key to its default, and removes its place. */
 void config_unset(z3d_config *config, int key);
-/* The same for all keys below `path`. */
-void config_unset_section(z3d_config *config, const char *path);
-/* Whether a file set the key; whether an override did. */
-bool config_is_from_file(const z3d_config *config, const char *path);
+/* Whether an override set the key. */
 bool config_is_overridden(const z3d_config *config, const char *path);
 /* Whether a file or an override has the key, also with the value auto. */
 bool config_is_written(const z3d_config *config, const char *path);
@@ -179,6 +171,17 @@ bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 /* Adds an error at the place of the key, and marks the key as wrong. */
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Refuses each of `keys` ("a b") that is set and not at its default: the values of `causes` leave
+ * it without effect. If only an override is the cause, a key of the file is noted instead, and gets
+ * its default. Does nothing if a cause has an error. remedy: an alternative to leaving the key out,
+ * or NULL. */
+void config_refuse_idle(config_checker *k, const char *keys, const char *causes,
+                        const char *because, const char *remedy);
+/* The same; accepted: a key of the file is noted in any case (a block is off). */
+void config_note_idle(config_checker *k, const char *keys, const char *causes, const char *because,
+                      const char *remedy, bool accepted);
+/* config_note_idle for keys that only stage 3 reads; false: the stage is 3, or has an error. */
+bool config_refuse_below_3(config_checker *k, const char *keys, const char *remedy, bool accepted);
 void config_check_into(config_checker *k);
 /* Checks of pipelines: of keys alone; of the micro-batches, after the batch is resolved. False:
  * refused. */
@@ -192,10 +195,6 @@ void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
 
 void config_check_comms(config_checker *k);
-/* Checks the ranks' speeds: each number; how many there are (false: refused). */
-void config_check_speeds(config_checker *k);
-bool config_check_ranks_speeds(config_checker *k, int ranks);
-
 void config_check_offload(config_checker *k);
 /* Refuses offload_param without offload_optimizer: only generate and evaluate allow it. */
 void config_check_offload_alone(config_checker *k);
@@ -208,7 +207,6 @@ bool config_resolve_epochs(config_checker *k);
 /* Checks that the warm-up is not beyond the decay's end, if that is known, or cuts the warm-up.
  * given: the key that sets the length of the run. */
 void config_check_warmup(config_checker *k, const char *given);
-void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Adam with adam_w_mode becomes AdamW. */
 void config_settle_optimizer(z3d_config *c);
 /* Sets our keys from Z3D_CONFIG_PEERS; complains if a key of ours has another value. */
@@ -230,15 +228,16 @@ const char *config_multiples(int64_t value, int64_t unit, char out[CONFIG_MULTIP
 z3d_status config_add_source(z3d_config *config, const char *name, int *source);
 /* Appends "run.yaml:12:3" or "override model.num_layers=3". */
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
+/* Returns ERR_CONFIG "<place>: <message>", without "key: " at the start of the message if the place
+ * is an override of that key, which names it already. */
+z3d_status config_error_at(const z3d_config *config, config_place place, const char *message);
 
-/* The length of "key: " at the start of `message`, if `place` is an override of that key, which
- * names it already. Else 0. */
-size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
-
-/* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
+/* Index of a key / a key without a field / another framework's key with this path; -1: none. */
 int config_find(const char *path);
-int config_find_accepted(const char *path);
-int config_find_later(const char *path);
+int config_find_note(const char *path);
+int config_find_peer(const char *path);
+/* Whether `key` begins with "path." */
+bool config_is_below(const char *key, const char *path);
 /* Whether some key's path (in any of the tables) begins with "path." */
 bool config_is_section(const char *path);
 /* The part of a path after its last dot; whether the parts up to there are equal. */
@@ -256,30 +255,15 @@ const char *config_nearest_option(const char *options, const char *text, char *b
 /* The interval of a number's rule. */
 typedef struct config_range {
     bool low_open, high_open, allow_auto, allow_epoch;
-    double low, high;
+    double low, high; /* of FLOAT and FLOAT2 */
     int64_t low_int, high_int;
 } config_range;
 
 /* Reads the rule. ERR_INTERNAL: it is not valid. */
 z3d_status config_parse_range(const config_key *key, config_range *out);
 
-/* A list of numbers as text, "[4, 3, 3, 4]" or "4,3,3,4". type: INT (out: int64_t) or FLOAT (out:
- * double). Keeps the first `capacity`, counts all. ERR_CONFIG: an entry is no number. */
-z3d_status config_parse_numbers(const char *text, config_type type, void *out, int capacity,
-                                int *count);
-/* Whether a text looks like such a list. */
-bool config_is_numbers(const char *text);
-/* The index of a STRING's text among its rule's words. For a list: the number of these words;
- * *count is its length, and out (may be NULL) gets the first `capacity` numbers. */
-int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
-                        int *count);
-/* The type of a list's numbers in a STRING's rule: INT or FLOAT. */
-config_type config_list_type(const config_key *key);
-
 /* Appends the values that a key accepts: "an integer from 1 to 65536 or auto". */
 void config_expected(const config_key *key, z3d_string *out);
-/* A type's name for people: "integer". */
-const char *config_type_name(config_type type);
 /* The comment in a YAML text; NULL: none. */
 const char *config_comment(const char *text);
 /* Option `index` of "a|b|c" into buf; false if there are fewer. */
@@ -296,9 +280,8 @@ z3d_status config_refuse(const config_key *key, const char *problem);
 /* Sets a key from a scalar. ERR_CONFIG: the message has the problem and the accepted values,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
-/* The same for a FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS. */
-z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out);
-z3d_status config_parse_weight(config_scalar scalar, double *out);
+/* The same for a number alone, such as a FLOAT2's element; for one of Z3D_CONFIG_PEERS. */
+z3d_status config_set_float(const config_key *key, config_scalar scalar, double *out);
 z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out);
 /* Whether a plain scalar is ~ or null; whether it is ~, null or empty. */
 bool config_is_null(config_scalar scalar);

@@ -124,7 +124,7 @@ static void append_keys(const origin *o, int group, z3d_string *out) {
 static void tell_group(const z3d_config *config, int group) {
     static const char has[] = "has";
     const config_told *first = &config->origin->told[group];
-    const char *file = config->origin->name[first->place.source];
+    const char *file = config->origin->name.path[first->place.source];
     const int count = size_of(config->origin, group);
     z3d_string line = {0};
     if (count == 1)

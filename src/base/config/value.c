@@ -1,38 +1,17 @@
-/* Reads one value and checks its rule. An error says what the key accepts. */
+/* Reads one value and checks its rule. An error says what the key accepts. Gets values that are a
+ * word of their rule or a list. */
 #include "src/base/config/table.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-const char *config_type_name(config_type type) {
-    static const char *const names[] = {"integer", "number",      "bool", "text",
-                                        "choice",  "two numbers", "list"};
-    return names[type];
-}
-
-static z3d_status parse_bound(const config_key *key, const char *text, double *out,
-                              int64_t *out_int) {
-    if (key->type == CONFIG_INT) {
-        Z3D_TRY(z3d_parse_int(text, out_int));
-        *out = (double)*out_int;
-        return Z3D_OK;
-    }
-    *out_int = 0;
-    return z3d_parse_float(text, out);
-}
-
-enum { BOUND_BYTES = 32 };
-
-/* Copies a bound up to one of `stops`, and returns the place of this stop; NULL: no bound. */
-static const char *cut_bound(const char *from, const char *stops, char *to) {
-    size_t length = strcspn(from, stops);
-    if (length == 0 || length >= BOUND_BYTES || !from[length]) return NULL;
-    memcpy(to, from, length);
-    to[length] = '\0';
-    return from + length;
+static z3d_status parse_number(config_type type, const char *text, int64_t *integer,
+                               double *number) {
+    return type == CONFIG_INT ? z3d_parse_int(text, integer) : z3d_parse_float(text, number);
 }
 
 /* Whether the rule goes on with `word`; moves *rule after it. */
@@ -43,21 +22,20 @@ static bool take_word(const char **rule, const char *word) {
 }
 
 z3d_status config_parse_range(const config_key *key, config_range *out) {
-    char low[BOUND_BYTES], high[BOUND_BYTES];
-    const char *rule = key->rule, *at = NULL;
+    char open, low[32], high[32], close;
+    int end = 0;
     *out = (config_range){0};
-    if (rule[0] == '[' || rule[0] == '(') at = cut_bound(rule + 1, ",", low);
-    if (at) at = cut_bound(at + 1, "])", high);
-    if (!at) return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
-    out->low_open = rule[0] == '(';
-    out->high_open = *at++ == ')';
+    if (sscanf(key->rule, "%c%31[^,],%31[^])]%c%n", &open, low, high, &close, &end) < 4 ||
+        !strchr("[(", open) || !strchr("])", close))
+        return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, key->rule);
+    const char *at = key->rule + end;
+    out->low_open = open == '(';
+    out->high_open = close == ')';
     out->allow_auto = take_word(&at, " auto");
     out->allow_epoch = take_word(&at, " epoch");
-    if (*at) {
-        return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
-    }
-    Z3D_TRY(parse_bound(key, low, &out->low, &out->low_int));
-    return parse_bound(key, high, &out->high, &out->high_int);
+    if (*at) return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, key->rule);
+    Z3D_TRY(parse_number(key->type, low, &out->low_int, &out->low));
+    return parse_number(key->type, high, &out->high_int, &out->high);
 }
 
 /* Appends "from 1 to 65536", "of at least 0 and below 1". */
@@ -78,6 +56,22 @@ static void append_interval(const config_key *key, const config_range *range, z3
                       z3d_format_number(range->high, number, sizeof number));
 }
 
+bool config_option(const char *options, int index, char *buf, size_t size) {
+    const char *at = options;
+    for (; index > 0; index--) {
+        at = strchr(at, '|');
+        if (!at) return false;
+        at++;
+    }
+    size_t length = strcspn(at, "|");
+    const char *list = strstr(at, " ["); /* a STRING's example of a list is no option */
+    if (list && (size_t)(list - at) < length) length = (size_t)(list - at);
+    if (length >= size) length = size - 1;
+    memcpy(buf, at, length);
+    buf[length] = '\0';
+    return true;
+}
+
 static void append_options(const char *options, z3d_string *out) {
     char option[64];
     for (int i = 0; config_option(options, i, option, sizeof option); i++) {
@@ -85,49 +79,42 @@ static void append_options(const char *options, z3d_string *out) {
     }
 }
 
+/* The type of the numbers in a list: INT or FLOAT. */
+static config_type list_type(const config_key *key) {
+    return strchr(key->rule, '.') ? CONFIG_FLOAT : CONFIG_INT;
+}
+
 static void append_list_rule(const config_key *key, z3d_string *out) {
     const char *example = strchr(key->rule, '[');
     if (example)
         z3d_string_append(out, " or a list of %s, as %s",
-                          config_list_type(key) == CONFIG_INT ? "integers" : "numbers", example);
+                          list_type(key) == CONFIG_INT ? "integers" : "numbers", example);
     else
         z3d_string_append(out, "text");
 }
 
 void config_expected(const config_key *key, z3d_string *out) {
+    static const char *const begins[] = {[CONFIG_INT] = "an integer ",
+                                         [CONFIG_FLOAT] = "a number ",
+                                         [CONFIG_BOOL] = "true or false",
+                                         [CONFIG_STRING] = "",
+                                         [CONFIG_ENUM] = "",
+                                         [CONFIG_FLOAT2] = "a list of two numbers, each ",
+                                         [CONFIG_LIST] = "a "};
     config_range range = {0};
     bool number =
         key->type == CONFIG_INT || key->type == CONFIG_FLOAT || key->type == CONFIG_FLOAT2;
     if (number && config_parse_range(key, &range) != Z3D_OK) return;
-    switch (key->type) {
-    case CONFIG_INT:
-        z3d_string_append(out, "an integer ");
-        break;
-    case CONFIG_FLOAT:
-        z3d_string_append(out, "a number ");
-        break;
-    case CONFIG_FLOAT2:
-        z3d_string_append(out, "a list of two numbers, each ");
-        break;
-    case CONFIG_BOOL:
-        z3d_string_append(out, "true or false");
-        break;
-    case CONFIG_STRING:
-        append_options(key->rule, out);
-        append_list_rule(key, out);
-        break;
-    case CONFIG_ENUM:
-        z3d_string_append(out, strchr(key->rule, '|') ? "one of " : "");
-        append_options(key->rule, out);
-        break;
-    case CONFIG_LIST:
-        z3d_string_append(
-            out, strcmp(key->rule, "groups") == 0
-                     ? "a list of {params: [...], lr or lr_scale or weight_decay: ...}"
-                 : key->rule[0] ? "a text, or a list of texts"
-                                : "a path, or a list of paths or {path: ..., weight: ...}");
-        break;
-    }
+    z3d_string_append(out, "%s", begins[key->type]);
+    if (key->type == CONFIG_ENUM && strchr(key->rule, '|')) z3d_string_append(out, "one of ");
+    if (key->type == CONFIG_ENUM || key->type == CONFIG_STRING) append_options(key->rule, out);
+    if (key->type == CONFIG_STRING) append_list_rule(key, out);
+    if (key->type == CONFIG_LIST)
+        z3d_string_append(out, "%s",
+                          strcmp(key->rule, "groups") == 0
+                              ? "list of {params: [...], lr or lr_scale or weight_decay: ...}"
+                          : key->rule[0] ? "text, or a list of texts"
+                                         : "path, or a list of paths or {path: ..., weight: ...}");
     if (number) append_interval(key, &range, out);
     if (range.allow_auto && range.allow_epoch)
         z3d_string_append(out, ", auto or epoch");
@@ -186,7 +173,7 @@ static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *
     return Z3D_OK;
 }
 
-static z3d_status set_float(const config_key *key, config_scalar scalar, double *out) {
+z3d_status config_set_float(const config_key *key, config_scalar scalar, double *out) {
     config_range range;
     double value;
     Z3D_TRY(config_parse_range(key, &range));
@@ -251,11 +238,58 @@ static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out
     return status;
 }
 
+/* ---- a word or a list of numbers, as text: "[4, 3, 3, 4]" or "4,3,3,4" ---- */
+
+static bool is_numbers(const char *text) {
+    text += strspn(text, " \t");
+    return strchr("[-.,", *text) ? *text != '\0' : isdigit((unsigned char)*text) != 0;
+}
+
+/* Parses one entry of a list, without the spaces around it. */
+static z3d_status parse_entry(const char *start, size_t length, config_type type, int64_t *integer,
+                              double *number) {
+    char text[32];
+    while (length > 0 && isspace((unsigned char)*start)) start++, length--;
+    while (length > 0 && isspace((unsigned char)start[length - 1])) length--;
+    if (length == 0) return Z3D_ERROR(Z3D_ERR_CONFIG, "an entry of the list is empty");
+    if (length >= sizeof text)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.*s...' is not %s", (int)sizeof text, start,
+                         type == CONFIG_INT ? "an integer" : "a number");
+    memcpy(text, start, length);
+    text[length] = '\0';
+    return parse_number(type, text, integer, number);
+}
+
+/* out: int64_t for INT, double for FLOAT. Keeps the first `capacity` numbers, counts all. */
+static z3d_status parse_numbers(const char *text, config_type type, void *out, int capacity,
+                                int *count) {
+    const char *at = text + strspn(text, " \t");
+    bool bracket = *at == '[';
+    *count = 0;
+    for (at += bracket;;) {
+        int64_t integer = 0;
+        double number = 0;
+        size_t length = strcspn(at, ",]");
+        Z3D_TRY(parse_entry(at, length, type, &integer, &number));
+        if (*count < capacity && type == CONFIG_INT) ((int64_t *)out)[*count] = integer;
+        if (*count < capacity && type == CONFIG_FLOAT) ((double *)out)[*count] = number;
+        ++*count;
+        at += length;
+        if (*at != ',') break;
+        at++;
+    }
+    bool closed = *at == ']';
+    at += closed;
+    at += strspn(at, " \t");
+    if (closed != bracket || *at) return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s' is not a list", text);
+    return Z3D_OK;
+}
+
 /* Checks that a text is one of the rule's words or a list of numbers. */
 static z3d_status check_word(const config_key *key, config_scalar scalar) {
     int index, count;
-    if (!config_is_numbers(scalar.text)) return set_enum(key, scalar, &index);
-    z3d_status status = config_parse_numbers(scalar.text, config_list_type(key), NULL, 0, &count);
+    if (!is_numbers(scalar.text)) return set_enum(key, scalar, &index);
+    z3d_status status = parse_numbers(scalar.text, list_type(key), NULL, 0, &count);
     return status == Z3D_OK ? status : config_refuse(key, z3d_error_message());
 }
 
@@ -289,7 +323,7 @@ z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_s
     case CONFIG_INT:
         return set_int(key, scalar, field);
     case CONFIG_FLOAT:
-        return set_float(key, scalar, field);
+        return config_set_float(key, scalar, field);
     case CONFIG_BOOL:
         return set_bool(key, scalar, field);
     case CONFIG_STRING:
@@ -304,18 +338,9 @@ z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_s
     return refuse_value(key, scalar, "is one value");
 }
 
-z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out) {
-    return set_float(key, scalar, out);
-}
-
-z3d_status config_parse_weight(config_scalar scalar, double *out) {
-    static const config_key weight = {.path = "weight", .rule = "(0,1e30]", .type = CONFIG_FLOAT};
-    return set_float(&weight, scalar, out);
-}
-
 z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out) {
     bool on = false;
-    if (key->type == CONFIG_FLOAT) return set_float(key, scalar, out);
+    if (key->type == CONFIG_FLOAT) return config_set_float(key, scalar, out);
     z3d_status status = set_bool(key, scalar, &on);
     *out = on;
     return status;
@@ -330,7 +355,7 @@ z3d_status config_list_append(z3d_data_list *list, const char *path, double weig
     char *copy = strdup(path);
     if (!paths || !weights || !copy) {
         free(copy);
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %zu paths", count);
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %zu texts", count);
     }
     list->path[list->count] = copy;
     list->weight[list->count] = weight;
@@ -343,4 +368,41 @@ void config_list_free(z3d_data_list *list) {
     free(list->path);
     free(list->weight);
     *list = (z3d_data_list){0};
+}
+
+/* ---- values that are a word or a list ---- */
+
+/* The index of a text among its rule's words. For a list: the number of these words; *count is its
+ * length, and out (may be NULL) gets the first `capacity` numbers. */
+static int word_or_list(const config_key *key, const char *text, void *out, int capacity,
+                        int *count) {
+    char word[32];
+    int words = 0;
+    *count = 0;
+    for (; config_option(key->rule, words, word, sizeof word); words++)
+        if (strcmp(word, text) == 0) return words;
+    if (parse_numbers(text, list_type(key), out, out ? capacity : 0, count) != Z3D_OK) *count = 0;
+    return words;
+}
+
+z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
+                                   int *count) {
+    const config_key *key = &config_table[CONFIG_KEY_parallel_pipeline_partition];
+    return (z3d_partition)word_or_list(key, config->parallel_pipeline_partition, units, capacity,
+                                       count);
+}
+
+z3d_device_speeds z3d_config_device_speeds(const z3d_config *config, double *speed, int capacity,
+                                           int *count) {
+    const config_key *key = &config_table[CONFIG_KEY_parallel_device_speeds];
+    return (z3d_device_speeds)word_or_list(key, config->parallel_device_speeds, speed, capacity,
+                                           count);
+}
+
+z3d_gemm_policy z3d_config_cuda_gemm(const z3d_config *config) {
+    const z3d_data_list *list = &config->training_gemm_cuda;
+    if (list->count == 0 || (list->count == 1 && strcmp(list->path[0], "heuristic") == 0))
+        return Z3D_CUDA_GEMM_HEURISTIC;
+    return list->count == 1 && strcmp(list->path[0], "timed") == 0 ? Z3D_CUDA_GEMM_TIMED
+                                                                   : Z3D_CUDA_GEMM_LIST;
 }

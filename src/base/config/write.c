@@ -49,13 +49,9 @@ static void append_text(z3d_string *out, const char *text) {
 static void append_list(z3d_string *out, const z3d_data_list *list, bool texts, int indent) {
     if (list->count == 0) z3d_string_append(out, " []");
     for (int i = 0; i < list->count; i++) {
-        if (texts) {
-            z3d_string_append(out, "\n%*s- ", indent, "");
-            append_text(out, list->path[i]);
-            continue;
-        }
-        z3d_string_append(out, "\n%*s- {path: ", indent, "");
+        z3d_string_append(out, "\n%*s- %s", indent, "", texts ? "" : "{path: ");
         append_text(out, list->path[i]);
+        if (texts) continue;
         z3d_string_append(out, ", weight: ");
         z3d_string_append_number(out, list->weight[i]);
         z3d_string_append(out, "}");
@@ -235,10 +231,6 @@ void z3d_config_write_changed(const z3d_config *config, const char *const *also,
 
 /* ---- the table as text ---- */
 
-static const char *standard_of(const config_key *key) {
-    return key->standard[0] ? key->standard : "unset";
-}
-
 /* The part before the first dot: "zero_optimization". */
 static size_t section_length(const char *path) {
     size_t length = strcspn(path, ".");
@@ -253,15 +245,11 @@ static bool same_section(const char *a, const char *b) {
 static void describe_text(z3d_string *out) {
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const config_key *key = &config_table[i];
-        z3d_string expected = {0};
-        config_expected(key, &expected);
-        if (i > 0 && !same_section(config_table[i - 1].path, key->path)) {
+        if (i > 0 && !same_section(config_table[i - 1].path, key->path))
             z3d_string_append(out, "\n");
-        }
-        z3d_string_append(out, "%s: %s\n    %s; default %s\n", key->path, key->help,
-                          expected.failed ? "" : expected.text, standard_of(key));
-        if (expected.failed) out->failed = true;
-        z3d_string_free(&expected);
+        z3d_string_append(out, "%s: %s\n    ", key->path, key->help);
+        config_expected(key, out);
+        z3d_string_append(out, "; default %s\n", key->standard[0] ? key->standard : "unset");
     }
 }
 
@@ -274,9 +262,11 @@ static void append_cell(z3d_string *out, const char *text) {
 }
 
 static void describe_key(z3d_string *out, const config_key *key) {
+    static const char *const types[] = {"integer", "number",      "bool", "text",
+                                        "choice",  "two numbers", "list"};
     z3d_string expected = {0};
     config_expected(key, &expected);
-    z3d_string_append(out, "| `%s` | %s | ", key->path, config_type_name(key->type));
+    z3d_string_append(out, "| `%s` | %s | ", key->path, types[key->type]);
     z3d_string_append(out, key->standard[0] ? "`%s` | " : "unset | ", key->standard);
     append_cell(out, expected.failed ? "" : expected.text);
     z3d_string_append(out, " | ");
@@ -286,11 +276,12 @@ static void describe_key(z3d_string *out, const config_key *key) {
     z3d_string_free(&expected);
 }
 
-static void describe_notes(z3d_string *out, const config_note *notes, int count) {
-    z3d_string_append(out, "\n| key | %s |\n|-|-|\n", notes[0].off ? "what it is for" : "why");
-    for (int i = 0; i < count; i++) {
-        z3d_string_append(out, "| `%s` | ", notes[i].path);
-        append_cell(out, notes[i].why);
+static void describe_notes(z3d_string *out, bool later) {
+    z3d_string_append(out, "\n| key | %s |\n|-|-|\n", later ? "what it is for" : "why");
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++) {
+        if ((config_notes[i].off != NULL) != later) continue;
+        z3d_string_append(out, "| `%s` | ", config_notes[i].path);
+        append_cell(out, config_notes[i].why);
         z3d_string_append(out, " |\n");
     }
 }
@@ -333,11 +324,11 @@ static void describe_markdown(z3d_string *out) {
     z3d_string_append(
         out, "\n## Accepted without effect\n\nThese keys of transformers' and of pasted DeepSpeed "
              "blocks change nothing here. One line says so.\n");
-    describe_notes(out, config_accepted, config_accepted_count);
+    describe_notes(out, false);
     z3d_string_append(
         out, "\n## Not supported yet\n\nThese keys are refused, unless the value asks for nothing\n"
              "(`false`, `null`, `enabled: false`).\n");
-    describe_notes(out, config_later, CONFIG_LATER_COUNT);
+    describe_notes(out, true);
 }
 
 void z3d_config_describe(bool markdown, z3d_string *out) {

@@ -1,9 +1,9 @@
-/* Checks a configuration's text before libyaml reads it, and provides libyaml's events with their
- * positions. */
+/* Checks a configuration's text before libyaml reads it, and makes nodes of libyaml's events. */
 #include "src/base/config/yaml.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 config_place reader_place(const config_reader *r, yaml_mark_t mark) {
@@ -13,18 +13,11 @@ config_place reader_place(const config_reader *r, yaml_mark_t mark) {
 
 z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *format, ...) {
     char message[1024];
-    z3d_string where = {0};
-    config_place place = reader_place(r, mark);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    config_format_place(r->config, place, &where);
-    z3d_status status =
-        Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s", where.failed ? "configuration" : where.text,
-                  message + config_repeated_key(r->config, place, message));
-    z3d_string_free(&where);
-    return status;
+    return config_error_at(r->config, reader_place(r, mark), message);
 }
 
 z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,
@@ -35,35 +28,36 @@ z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *
 
 /* ---- the text before YAML ---- */
 
-/* Advances over one character; counts lines as libyaml does. */
-static void advance(yaml_mark_t *mark, const unsigned char *at, size_t left, size_t length) {
-    bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
-    mark->index += length;
-    if (at[0] == '\n' || carriage_return) {
-        mark->line++;
-        mark->column = 0;
-    } else {
-        mark->column++;
+/* The place of a byte, of which all bytes before it are UTF-8. Counts lines as libyaml does. */
+static yaml_mark_t mark_of(const config_reader *r, size_t byte) {
+    yaml_mark_t mark = {0, 0, 0};
+    while (mark.index < byte && mark.index < r->length) {
+        const char *at = r->text + mark.index;
+        const size_t left = r->length - mark.index;
+        const bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
+        const bool ends_line = at[0] == '\n' || carriage_return;
+        mark.index += z3d_utf8_length(at, left);
+        mark.line += ends_line;
+        mark.column = ends_line ? 0 : mark.column + 1;
     }
+    return mark;
 }
 
 z3d_status reader_check_text(const config_reader *r) {
-    yaml_mark_t mark = {0, 0, 0};
     if (r->length > CONFIG_FILE_LIMIT) {
-        return reader_refuse(r, mark, "%zu bytes are too many for a configuration; at most 1 MiB",
+        return reader_refuse(r, mark_of(r, 0),
+                             "%zu bytes are too many for a configuration; at most 1 MiB",
                              r->length);
     }
-    while (mark.index < r->length) {
-        const unsigned char *at = (const unsigned char *)r->text + mark.index;
-        size_t left = r->length - mark.index;
-        size_t length = z3d_utf8_length((const char *)at, left);
-        if (length == 0) {
-            return reader_refuse(r, mark, "byte 0x%02x is not UTF-8; is this a text file?", at[0]);
-        }
-        if ((at[0] < 0x20 && at[0] != '\n' && at[0] != '\r' && at[0] != '\t') || at[0] == 0x7f) {
-            return reader_refuse(r, mark, "control character 0x%02x; is this a text file?", at[0]);
-        }
-        advance(&mark, at, left, length);
+    for (size_t i = 0, length; i < r->length; i += length) {
+        const unsigned char c = (unsigned char)r->text[i];
+        length = z3d_utf8_length(r->text + i, r->length - i);
+        if (length == 0)
+            return reader_refuse(r, mark_of(r, i), "byte 0x%02x is not UTF-8; is this a text file?",
+                                 c);
+        if ((c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f)
+            return reader_refuse(r, mark_of(r, i), "control character 0x%02x; is this a text file?",
+                                 c);
     }
     return Z3D_OK;
 }
@@ -80,7 +74,7 @@ static char byte_at(const config_reader *r, size_t index) {
     return left > 0 ? (char)*at : '\0';
 }
 
-/* ---- events ---- */
+/* ---- nodes ---- */
 
 static z3d_status refuse_yaml(config_reader *r) {
     const yaml_parser_t *parser = &r->parser;
@@ -89,13 +83,8 @@ static z3d_status refuse_yaml(config_reader *r) {
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read the configuration");
     }
     if (parser->error == YAML_READER_ERROR) {
-        yaml_mark_t mark = {0, 0, 0};
-        while (mark.index < parser->problem_offset && mark.index < r->length) {
-            const unsigned char *at = (const unsigned char *)r->text + mark.index;
-            size_t left = r->length - mark.index;
-            advance(&mark, at, left, z3d_utf8_length((const char *)at, left));
-        }
-        return reader_refuse(r, mark, "%s (0x%x)", problem, (unsigned)parser->problem_value);
+        return reader_refuse(r, mark_of(r, parser->problem_offset), "%s (0x%x)", problem,
+                             (unsigned)parser->problem_value);
     }
     yaml_mark_t mark = parser->problem_mark;
     if (byte_at(r, mark.index) == '\t') {
@@ -114,17 +103,52 @@ static z3d_status refuse_yaml(config_reader *r) {
                          parser->context ? parser->context : "");
 }
 
-z3d_status reader_next(config_reader *r, yaml_event_t *event) {
-    memset(event, 0, sizeof *event);
-    if (!yaml_parser_parse(&r->parser, event)) {
-        r->broken = true;
-        return refuse_yaml(r);
+static bool is_collection(const yaml_event_t *event) {
+    return event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
+}
+
+z3d_status reader_make_nodes(config_reader *r) {
+    int64_t open = -1, capacity = 0; /* open: the innermost list or mapping that has not ended */
+    int documents = 0;
+    for (bool end = false; !end;) {
+        yaml_event_t event;
+        Z3D_TRY(z3d_grow(r->nodes, &capacity, sizeof *r->node, "the configuration", &r->node));
+        const int depth = open >= 0 ? r->node[open].depth + 1 : 0;
+        /* reader_skip refuses less; libyaml needs quadratic time for many levels. */
+        const bool too_deep = depth > 2 * CONFIG_DEPTH_LIMIT;
+        if (too_deep || !yaml_parser_parse(&r->parser, &event))
+            event = (yaml_event_t){.type = YAML_NO_EVENT};
+        const yaml_event_type_t type = event.type;
+        const bool begins = is_collection(&event);
+        documents += type == YAML_DOCUMENT_START_EVENT;
+        end = type == YAML_NO_EVENT || type == YAML_STREAM_END_EVENT || documents > 1;
+        if (end || begins || type == YAML_SCALAR_EVENT || type == YAML_ALIAS_EVENT) {
+            r->node[r->nodes] = (config_node){event, 1, open, depth};
+            if (begins) open = r->nodes;
+            r->nodes++;
+            continue;
+        }
+        yaml_event_delete(&event);
+        if (type != YAML_SEQUENCE_END_EVENT && type != YAML_MAPPING_END_EVENT) continue;
+        r->node[open].size = r->nodes - open;
+        open = r->node[open].parent;
     }
-    yaml_event_type_t type = event->type;
-    r->depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
-    r->depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
+    for (; open >= 0; open = r->node[open].parent) r->node[open].size = r->nodes - open;
+    return Z3D_OK;
+}
+
+void reader_free_nodes(config_reader *r) {
+    for (int64_t i = 0; i < r->nodes; i++) yaml_event_delete(&r->node[i].event);
+    free(r->node);
+}
+
+z3d_status reader_look(config_reader *r, const config_node *node) {
+    const yaml_event_t *event = &node->event;
     const yaml_char_t *anchor = NULL, *tag = NULL;
     switch (event->type) {
+    case YAML_NO_EVENT:
+        r->broken = true;
+        return refuse_yaml(r);
     case YAML_ALIAS_EVENT:
         return reader_refuse(r, event->start_mark,
                              "aliases (*%.40s) are not supported; write the value itself",
@@ -168,65 +192,48 @@ z3d_status reader_check_value(const config_reader *r, yaml_mark_t mark, const ch
     return Z3D_OK;
 }
 
-z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out) {
+z3d_status reader_scalar(const config_reader *r, const config_node *node, config_scalar *out) {
+    const yaml_event_t *event = &node->event;
     const char *text = (const char *)event->data.scalar.value;
     *out = (config_scalar){text, event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE};
     return reader_check_value(r, event->start_mark, text, event->data.scalar.length);
 }
 
-z3d_status reader_drop(config_reader *r, int depth) {
-    yaml_event_t event;
-    z3d_status status = reader_next(r, &event);
-    if (!r->broken && r->depth > depth + CONFIG_DEPTH_LIMIT) {
-        r->broken = true;
-        status =
-            reader_refuse(r, event.start_mark, "nested deeper than %d levels", CONFIG_DEPTH_LIMIT);
-    }
-    yaml_event_delete(&event);
-    return status;
-}
-
-z3d_status reader_skip(config_reader *r, const yaml_event_t *first) {
-    const int depth = r->depth - (first->type != YAML_SCALAR_EVENT);
-    while (r->depth > depth) Z3D_TRY(reader_drop(r, depth));
-    return Z3D_OK;
-}
-
-z3d_status reader_list(config_reader *r, const config_key *key, reader_item *take, void *out) {
-    for (bool end = false; !end;) {
-        yaml_event_t event;
-        z3d_status status = reader_next(r, &event);
-        end = event.type == YAML_SEQUENCE_END_EVENT;
-        if (status == Z3D_OK && !end) status = take(r, key, &event, out);
-        yaml_event_delete(&event);
-        Z3D_TRY(status);
+z3d_status reader_skip(config_reader *r, const config_node *node, bool quiet) {
+    for (const config_node *at = node; at < node + node->size; at++) {
+        if (is_collection(&at->event) && at->depth - node->depth >= CONFIG_DEPTH_LIMIT) {
+            r->broken = true;
+            return reader_refuse(r, at->event.start_mark, "nested deeper than %d levels",
+                                 CONFIG_DEPTH_LIMIT);
+        }
+        const z3d_status status = reader_look(r, at);
+        if (status != Z3D_OK && (!quiet || r->broken || status != Z3D_ERR_CONFIG)) return status;
     }
     return Z3D_OK;
 }
 
-/* Gets a field's name. */
-static z3d_status name_of(config_reader *r, const config_key *key, const yaml_event_t *event,
-                          const char *known, const char *way, const char **out) {
-    *out = event->type == YAML_SCALAR_EVENT ? (const char *)event->data.scalar.value
-                                            : "a list or mapping";
-    if (!strchr(*out, '.') && z3d_has_leaf(known, *out)) return Z3D_OK;
-    return reader_refuse(r, event->start_mark, "%s: unknown '%.40s'; %s", key->path, *out, way);
+z3d_status reader_field(config_reader *r, const config_key *key, const config_node *name,
+                        const char *known, const char *way, const char **field) {
+    const yaml_event_t *event = &name->event;
+    Z3D_TRY(reader_look(r, name));
+    *field = event->type == YAML_SCALAR_EVENT ? (const char *)event->data.scalar.value
+                                              : "a list or mapping";
+    if (z3d_has_word(known, *field)) return reader_look(r, name + name->size);
+    return reader_refuse(r, event->start_mark, "%s: unknown '%.40s'; %s", key->path, *field, way);
 }
 
-z3d_status reader_fields(config_reader *r, const config_key *key, const char *known,
-                         const char *way, reader_field *take, void *out) {
-    for (bool end = false; !end;) {
-        yaml_event_t name, value;
-        const char *field;
-        memset(&value, 0, sizeof value);
-        z3d_status status = reader_next(r, &name);
-        end = name.type == YAML_MAPPING_END_EVENT;
-        if (status == Z3D_OK && !end) status = name_of(r, key, &name, known, way, &field);
-        if (status == Z3D_OK && !end) status = reader_next(r, &value);
-        if (status == Z3D_OK && !end) status = take(r, key, field, &value, out);
-        yaml_event_delete(&value);
-        yaml_event_delete(&name);
-        Z3D_TRY(status);
+const char *config_comment(const char *text) {
+    char quote = '\0';
+    for (const char *at = text; *at; at++) {
+        const bool starts = at == text || strchr(" \t\n[{,:", at[-1]);
+        if (quote == '"' && at[0] == '\\' && at[1])
+            at++;
+        else if (quote)
+            quote = *at == quote ? '\0' : quote;
+        else if (starts && (*at == '"' || *at == '\''))
+            quote = *at;
+        else if (*at == '#' && (at == text || strchr(" \t\n", at[-1])))
+            return at;
     }
-    return Z3D_OK;
+    return NULL;
 }

@@ -1,6 +1,5 @@
-/* Private to src/base/disk and its tests. create.c creates the disk; file.c makes the file;
- * requests.c keeps requests and cuts them into pieces; piece.c advances a piece; ring.c and
- * threads.c pass pieces to the system; whole.c reads and writes any range. */
+/* Private to src/base/disk and its tests. create.c creates the disk and its file; requests.c keeps
+ * requests, cuts them into pieces and advances these; ring.c passes pieces to the system. */
 #ifndef ZERO3D_BASE_DISK_DISK_H
 #define ZERO3D_BASE_DISK_DISK_H
 
@@ -73,27 +72,19 @@ struct z3d_disk {
     bool stopping;
     disk_lane lane[2]; /* reads, writes */
     disk_request *request;
-    int requests; /* places for requests; whole.c has one more */
+    int requests; /* places for requests; one more for z3d_disk_read and z3d_disk_write */
     int64_t tickets;
     uint64_t *digest; /* of each block of Z3D_DISK_ALIGN bytes; 0: never written */
     char *window;
     pthread_mutex_t window_lock;
 };
 
-/* file.c: creates the unnamed file and reserves its space; sets disk->how. */
-z3d_status z3d_disk_open_file(z3d_disk *disk);
-
-/* piece.c. Stores the digests of a piece, before it is written. */
-void z3d_disk_piece_remember(z3d_disk *disk, const disk_piece *piece);
-/* True: call the system for piece->rest at piece->offset + piece->done. False: the piece has
- * finished. */
+/* requests.c. True: call the system for piece->rest at piece->offset + piece->done. False: the
+ * piece has finished. */
 bool z3d_disk_piece_ask(z3d_disk *disk, disk_piece *piece);
 /* Takes the system's answer, bytes or -errno. True: the piece has not finished. */
 bool z3d_disk_piece_answer(z3d_disk *disk, disk_piece *piece, int64_t answer);
 
-/* requests.c. own: whole.c's place. */
-z3d_status z3d_disk_start_at(z3d_disk *disk, bool own, bool write, int64_t offset, void *memory,
-                             int64_t bytes, int64_t *ticket);
 /* Takes the next piece of a lane. False: there is none now; with `wait`: the disk is being
  * destroyed. */
 bool z3d_disk_take(disk_lane *lane, bool wait, disk_piece *out);
@@ -104,10 +95,5 @@ int z3d_disk_ring_create(disk_lane *lane);
 void z3d_disk_ring_destroy(disk_lane *lane);
 void *z3d_disk_ring_thread(void *lane);
 void *z3d_disk_thread(void *lane);
-
-/* The words for the watchdog, before the folder's name. */
-static inline const char *z3d_disk_doing(const disk_lane *lane) {
-    return lane->write ? "writing to the unnamed file in" : "reading from the unnamed file in";
-}
 
 #endif

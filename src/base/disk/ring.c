@@ -1,13 +1,43 @@
-/* io_uring: one thread for each direction, which keeps `depth` pieces in flight. */
+/* The two methods: threads with pread and pwrite, each with one piece at a time; io_uring, with one
+ * thread for each direction, which keeps `depth` pieces in flight. */
 #include "src/base/disk/disk.h"
 
 #include <errno.h>
+#include <unistd.h>
 #ifdef ZERO3D_LIBURING
 #include <liburing.h>
 #include <stdlib.h>
 #include <time.h>
+#endif
 
 #include "src/base/pending_io.h"
+
+/* The words for the watchdog, before the folder's name. */
+static const char *doing(const disk_lane *lane) {
+    return lane->write ? "writing to the unnamed file in" : "reading from the unnamed file in";
+}
+
+void *z3d_disk_thread(void *argument) {
+    disk_lane *lane = argument;
+    z3d_disk *disk = lane->disk;
+    disk_piece piece;
+    while (z3d_disk_take(lane, true, &piece)) {
+        z3d_pending_io io;
+        z3d_pending_io_begin(&io, doing(lane), disk->folder);
+        z3d_pending_io_at(&io, piece.offset, disk->bytes);
+        while (z3d_disk_piece_ask(disk, &piece)) {
+            off_t offset = piece.offset + piece.done;
+            ssize_t answer = lane->write ? pwritev(disk->fd, &piece.rest, 1, offset)
+                                         : preadv(disk->fd, &piece.rest, 1, offset);
+            if (!z3d_disk_piece_answer(disk, &piece, answer < 0 ? -errno : answer)) break;
+        }
+        z3d_pending_io_end(&io);
+        z3d_disk_piece_over(disk, &piece);
+    }
+    return NULL;
+}
+
+#ifdef ZERO3D_LIBURING
 
 typedef struct disk_ring {
     struct io_uring ring;
@@ -138,7 +168,7 @@ void *z3d_disk_ring_thread(void *argument) {
         disk_piece *place = free_place(r, disk->depth);
         if (place && z3d_disk_take(lane, r->busy == 0, place)) {
             if (r->busy++ == 0) {
-                z3d_pending_io_begin(&io, z3d_disk_doing(lane), disk->folder);
+                z3d_pending_io_begin(&io, doing(lane), disk->folder);
                 z3d_pending_io_at(&io, place->offset, disk->bytes);
             }
             go_on(lane, place);

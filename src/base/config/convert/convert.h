@@ -17,7 +17,7 @@ z3d_status config_refuse_format(const char *text, const char *file, const char *
 z3d_status config_conversion_begin(config_conversion *v, const char *file, const char *peer);
 void config_conversion_end(config_conversion *v);
 
-/* Whether the table has a row of this name. */
+/* Whether the report has a row of this name. */
 bool config_is_mentioned(const config_conversion *v, const char *name);
 /* Sets a key to `text` and adds a row for the setting `name`; also if the key refuses the value. */
 void config_take(config_conversion *v, const char *name, const char *path, const char *text);

@@ -54,9 +54,6 @@ void megatron_text_free(megatron_text *text);
 const char *megatron_value(const megatron_text *text, const char *name);
 /* The same as single values. */
 const z3d_data_list *megatron_words(const megatron_text *text, const char *name);
-/* Makes files with weights from "0.3" "a" "0.7" "b", from "a" "b", or from one word with weights
- * and paths. ERR_DATA, ERR_MEMORY. */
-z3d_status megatron_data_list(const z3d_data_list *words, z3d_data_list *out);
 /* Whether the value is a placeholder, which no default replaces. */
 bool megatron_is_unknown(const megatron_text *text, const char *name);
 /* A conversion and its arguments. */
@@ -80,10 +77,13 @@ void megatron_rows(megatron_converter *m, config_verdict verdict, const char *na
                    const char *what);
 /* A row for an argument. same: its value is what we always do; else_why: the text if not. */
 void megatron_must(megatron_converter *m, const char *name, bool same, const char *else_why);
-/* Each sets our key, if the argument has a value, to this value; _as: to `text` unless it is NULL;
- * _or_default: if the argument is not given, to `text`. */
+/* Set our key `path` if the argument has a value (else false): to this value; to `text`, or to the
+ * value if text is NULL. */
 bool megatron_take(megatron_converter *m, const char *name, const char *path);
 bool megatron_take_as(megatron_converter *m, const char *name, const char *path, const char *text);
+/* The same as megatron_take; if the argument is not given, the key gets Megatron-LM's default,
+ * text.
+ */
 void megatron_take_or_default(megatron_converter *m, const char *name, const char *path,
                               const char *text);
 /* The second word of the row whose first word is the argument's value; NULL: none. */

@@ -130,8 +130,7 @@ z3d_status megatron_read_words(const char *const *words, int count, const char *
 
 typedef struct list {
     const char *at, *source;
-    const char **words;
-    int line, count, room;
+    int line;
     bool starts_line, script, ended; /* ended: the script's line is over */
 } list;
 
@@ -201,21 +200,9 @@ static z3d_status check_first_word(const list *l, const char *word) {
                : Z3D_OK;
 }
 
-static z3d_status keep_word(list *l, z3d_string *word) {
-    if (l->count == l->room) {
-        const int room = l->room ? 2 * l->room : 64;
-        const char **grown = realloc(l->words, (size_t)room * sizeof *grown);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for arguments");
-        l->words = grown;
-        l->room = room;
-    }
-    l->words[l->count++] = word->text;
-    *word = (z3d_string){0};
-    return Z3D_OK;
-}
-
 static z3d_status read_list(const char *text, const char *source, megatron_text *out) {
     list l = {.at = text, .source = source, .line = 1, .starts_line = true};
+    z3d_data_list words = {0};
     z3d_status status = Z3D_OK;
     while (status == Z3D_OK && (skip_blanks(&l), *l.at)) {
         z3d_string word = {0};
@@ -223,12 +210,11 @@ static z3d_status read_list(const char *text, const char *source, megatron_text 
         if (status == Z3D_OK && l.starts_line) status = check_first_word(&l, word.text);
         l.starts_line = false;
         l.script = l.script || (status == Z3D_OK && is_script(word.text));
-        if (status == Z3D_OK) status = keep_word(&l, &word);
+        if (status == Z3D_OK) status = config_list_append(&words, word.text, 1);
         z3d_string_free(&word);
     }
-    if (status == Z3D_OK) status = megatron_read_words(l.words, l.count, source, out);
-    for (int i = 0; i < l.count; i++) free((void *)(uintptr_t)l.words[i]);
-    free(l.words);
+    if (status == Z3D_OK) status = megatron_read_words(words.path, words.count, source, out);
+    config_list_free(&words);
     return status;
 }
 

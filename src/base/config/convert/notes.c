@@ -6,26 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-z3d_status reader_peer(config_reader *r, int index, config_place place, const yaml_event_t *value) {
+z3d_status reader_peer(config_reader *r, int index, yaml_mark_t mark, const config_node *value) {
     config_scalar scalar;
     double number;
     const config_key *key = &config_peer_key[index];
     config_peer *peer = &r->config->origin->peer[index];
     const char *path = key->path;
-    if (value->type != YAML_SCALAR_EVENT) {
-        return reader_refuse(r, value->start_mark, "%s: expected %s", path,
+    if (value->event.type != YAML_SCALAR_EVENT) {
+        return reader_refuse(r, value->event.start_mark, "%s: expected %s", path,
                              key->type == CONFIG_BOOL ? "true or false" : "a number");
     }
     Z3D_TRY(reader_scalar(r, value, &scalar));
     peer->place.source = -1;
     const bool open = config_is_null(scalar) || strcmp(scalar.text, "auto") == 0;
     z3d_status status = open ? Z3D_OK : config_parse_peer(key, scalar, &number);
-    if (status != Z3D_OK) return reader_refuse_stored(r, value->start_mark, path, status);
+    if (status != Z3D_OK) return reader_refuse_stored(r, value->event.start_mark, path, status);
     if (r->config->origin->report)
         config_report_add(r->config->origin->report, CONFIG_TAKEN, path, "%s", scalar.text);
     if (open) return Z3D_OK;
     const bool says = key->type != CONFIG_BOOL || number != 0 || index == CONFIG_PEER_TENSORBOARD;
-    if (says) *peer = (config_peer){place, number};
+    if (says) *peer = (config_peer){reader_place(r, mark), number};
     return Z3D_OK;
 }
 
@@ -41,48 +41,41 @@ static bool is_option(const char *options, const char *text) {
     return false;
 }
 
-/* Reads one entry of the mapping. *says: it is `enabled`. */
-static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
-                              bool *end) {
-    yaml_event_t name, field;
-    memset(&field, 0, sizeof field);
-    z3d_status status = reader_next(r, &name);
-    *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
-    if (status == Z3D_OK && !*end) {
-        const char *text =
-            name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "";
-        bool is_switch = strcmp(text, "enabled") == 0;
-        status = reader_skip(r, &name);
-        if (status == Z3D_OK) status = reader_next(r, &field);
-        if (status == Z3D_OK && is_switch && field.type == YAML_SCALAR_EVENT) {
-            *says = true;
-            *is_off = is_option(off, (const char *)field.data.scalar.value);
-        } else if (status == Z3D_OK) {
-            status = reader_skip(r, &field);
+/* Looks at the fields of a block; *says: one is `enabled`, *is_off: with a value in `off`. */
+static z3d_status read_switch(config_reader *r, const char *off, const config_node *block,
+                              bool *says, bool *is_off) {
+    const config_node *end = block + block->size;
+    for (const config_node *name = block + 1, *value; name < end; name = value + value->size) {
+        Z3D_TRY(reader_skip(r, name, false));
+        value = name + name->size;
+        const yaml_event_t *event = &value->event;
+        const bool is_switch = name->event.type == YAML_SCALAR_EVENT &&
+                               strcmp((const char *)name->event.data.scalar.value, "enabled") == 0;
+        if (!is_switch || event->type != YAML_SCALAR_EVENT) {
+            Z3D_TRY(reader_skip(r, value, false));
+            continue;
         }
+        Z3D_TRY(reader_look(r, value));
+        *says = true;
+        *is_off = is_option(off, (const char *)event->data.scalar.value);
     }
-    yaml_event_delete(&field);
-    yaml_event_delete(&name);
-    return status;
+    return Z3D_OK;
 }
 
 /* Reads a later key's value. *is_off: it asks for nothing: it is in `off`, or a mapping that is
  * empty or has such an `enabled` (or none, if `off` has "unsaid"). */
-static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
+static z3d_status read_off(config_reader *r, const char *off, const config_node *value,
                            bool *is_off) {
-    const char *text = (const char *)value->data.scalar.value;
+    const char *text = (const char *)value->event.data.scalar.value;
+    bool says = false;
     *is_off = false;
-    if (value->type == YAML_SCALAR_EVENT) {
+    if (value->event.type == YAML_SCALAR_EVENT) {
         *is_off = is_option(off, text[0] ? text : "null");
         return Z3D_OK;
     }
-    if (value->type != YAML_MAPPING_START_EVENT) return reader_skip(r, value);
-    bool end = false, empty = true, says = false;
-    while (!end) {
-        Z3D_TRY(read_switch(r, off, &says, is_off, &end));
-        empty = empty && end;
-    }
-    if (!says) *is_off = empty || is_option(off, "unsaid");
+    if (value->event.type != YAML_MAPPING_START_EVENT) return reader_skip(r, value, false);
+    Z3D_TRY(read_switch(r, off, value, &says, is_off));
+    if (!says) *is_off = value->size == 1 || is_option(off, "unsaid");
     return Z3D_OK;
 }
 
@@ -106,7 +99,7 @@ static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_m
         reader_refuse(r, mark, "%s: %s%s; %s", note->path, plain ? note->why : note->instead,
                       plain ? ": not supported yet" : "", right.failed ? "" : right.text);
     z3d_string_free(&right);
-    char **error = &r->config->origin->later[note - config_later];
+    char **error = &r->config->origin->later[note - config_notes];
     if (!r->is_override && !*error) *error = strdup(z3d_error_message());
     return status;
 }
@@ -114,15 +107,15 @@ static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_m
 /* Removes the error of the file's entry if an override switches the key off. */
 static void withdraw(config_reader *r, const config_note *note) {
     struct z3d_config_origin *origin = r->config->origin;
-    char **error = &origin->later[note - config_later];
+    char **error = &origin->later[note - config_notes];
     if (!r->is_override || !*error) return;
     config_errors_remove(&origin->errors, *error);
     free(*error);
     *error = NULL;
 }
 
-z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t mark,
-                        const yaml_event_t *value) {
+static z3d_status read_later(config_reader *r, const config_note *note, yaml_mark_t mark,
+                             const config_node *value) {
     bool off;
     Z3D_TRY(read_off(r, note->off, value, &off));
     if (!off) return refuse_later(r, note, mark);
@@ -133,31 +126,24 @@ z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t m
     return Z3D_OK;
 }
 
-z3d_status reader_accepted(config_reader *r, const config_note *note, config_place place,
-                           const yaml_event_t *value) {
-    Z3D_TRY(reader_skip(r, value));
-    config_tell(r->config, place, note->path, CONFIG_IDLE_HERE, note->why);
+z3d_status reader_note(config_reader *r, const config_note *note, yaml_mark_t mark,
+                       const config_node *value) {
+    if (note->off) return read_later(r, note, mark, value);
+    Z3D_TRY(reader_skip(r, value, false));
+    config_tell(r->config, reader_place(r, mark), note->path, CONFIG_IDLE_HERE, note->why);
     return Z3D_OK;
 }
 
-/* The note whose path is a section of `path`; an override may name such a key. */
-static const config_note *note_above(const config_note *notes, int count, const char *path) {
-    for (int i = 0; i < count; i++) {
-        size_t length = strlen(notes[i].path);
-        if (strncmp(notes[i].path, path, length) == 0 && path[length] == '.') return &notes[i];
-    }
-    return NULL;
-}
-
-z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
-                             yaml_mark_t mark, const yaml_event_t *value, bool *known) {
-    const config_note *accepted = note_above(config_accepted, config_accepted_count, path);
-    const config_note *later = note_above(config_later, CONFIG_LATER_COUNT, path);
-    *known = accepted || later;
-    if (accepted) return reader_accepted(r, accepted, place, value);
-    if (!later) return Z3D_OK;
-    bool is_switch = strcmp(config_leaf(path), "enabled") == 0;
-    return is_switch ? reader_later(r, later, mark, value) : refuse_later(r, later, mark);
+z3d_status reader_below_note(config_reader *r, const char *path, yaml_mark_t mark,
+                             const config_node *value, bool *known) {
+    const config_note *above = NULL; /* its path is a section of `path` */
+    for (int i = 0; i < CONFIG_NOTE_COUNT && !above; i++)
+        if (config_is_below(path, config_notes[i].path)) above = &config_notes[i];
+    *known = above != NULL;
+    if (!above) return Z3D_OK;
+    const bool is_switch = strcmp(config_leaf(path), "enabled") == 0;
+    return above->off && !is_switch ? refuse_later(r, above, mark)
+                                    : reader_note(r, above, mark, value);
 }
 
 static bool is_comment(const char *path) {
@@ -196,7 +182,8 @@ z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) 
 }
 
 /* Refuses a value of a section, and names the key that the user probably means. */
-z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value) {
+z3d_status reader_refuse_section(config_reader *r, const char *path, const config_node *value) {
+    const yaml_event_t *event = &value->event;
     static const struct {
         const char *section, *key, *value;
     } meant[] = {{"bf16", "enabled", "true"},
@@ -211,15 +198,15 @@ z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_
                  {"zero_optimization.offload_optimizer", "device", "cpu"},
                  {"zero_optimization.offload_param", "device", "cpu"}};
     z3d_string right = {0};
-    bool scalar = value->type == YAML_SCALAR_EVENT && value->data.scalar.value[0];
+    bool scalar = event->type == YAML_SCALAR_EVENT && event->data.scalar.value[0];
     for (size_t i = 0; scalar && i < sizeof meant / sizeof *meant; i++) {
         if (strcmp(path, meant[i].section) != 0) continue;
         z3d_string_append(&right, r->is_override ? "; write %s.%s=%s" : "; write %s: {%s: %s}",
                           path, meant[i].key, meant[i].value);
     }
-    z3d_status status = reader_refuse(r, value->start_mark,
+    z3d_status status = reader_refuse(r, event->start_mark,
                                       "%s is a section: expected keys below it, not %s%s", path,
-                                      value->type == YAML_SEQUENCE_START_EVENT ? "a list"
+                                      event->type == YAML_SEQUENCE_START_EVENT ? "a list"
                                       : scalar                                 ? "a value"
                                                                                : "nothing",
                                       right.text && !right.failed ? right.text : "");

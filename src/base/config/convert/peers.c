@@ -37,12 +37,10 @@ static void settle(config_checker *k, int index, int key, const char *said) {
     char what[256];
     config_place place = origin->peer[index].place;
     if (origin->place[key].source < 0) {
-        if (config_set_text(k->c, &config_table[key], said) != Z3D_OK) {
-            snprintf(what, sizeof what, "%s", z3d_error_message());
-            refuse(k, index, key, what);
-            return;
-        }
-        origin->place[key] = place;
+        if (config_set_text(k->c, &config_table[key], said) == Z3D_OK)
+            origin->place[key] = place;
+        else
+            refuse(k, index, key, z3d_error_message());
         return;
     }
     z3d_string value = {0};
