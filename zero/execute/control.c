@@ -83,9 +83,8 @@ z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host)
 
 /* ---- the sums ---- */
 
-/* Adds a group's squares to the control vector, from the buffer with its own row. If all tensor
- * ranks or two pipeline stages hold a parameter, the first of them counts it. */
-static z3d_status sum_group_squares(z3d_executor *executor, int g, int buffer) {
+/* If all tensor ranks or two pipeline stages hold a parameter, the first of them counts it. */
+z3d_status z3d_executor_square(z3d_executor *executor, int g, int buffer) {
     const z3d_program *p = executor->program;
     const z3d_layout *layout = p->layout;
     double *squares = device_control(executor) + Z3D_CONTROL_SQUARES;
@@ -107,16 +106,12 @@ bool z3d_executor_counts_loss(const z3d_executor *executor) {
     return p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
 }
 
-z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i) {
-    return sum_group_squares(executor, i->group, i->buffer[z3d_opcode_info_of(i->opcode)->from]);
-}
-
 static z3d_status sum_gradient_squares(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     for (int g = 0; g < p->layout->num_groups; g++)
         if (!z3d_gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
-            Z3D_TRY(
-                sum_group_squares(executor, g, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
+            Z3D_TRY(z3d_executor_square(executor, g,
+                                        z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
     return Z3D_OK;
 }
 

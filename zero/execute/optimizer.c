@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "src/base/rng.h"
-#include "zero/execute/tensors.h"
+#include "zero/execute/engine.h"
 #include "zero/program/layout.h"
 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {

@@ -93,14 +93,15 @@ void z3d_executor_trace_wait(void *context, const z3d_group *group, const z3d_co
     write_event(executor, &line);
 }
 
-void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end) {
+void z3d_executor_trace(z3d_executor *executor, double begin, double end) {
     static const char *const phases[] = {[Z3D_PHASE_START] = "start", [Z3D_PHASE_WAIT] = "wait"};
     const z3d_program *p = executor->program;
-    const z3d_instruction *i = &p->instruction[index];
+    const z3d_instruction *i = &p->instruction[executor->position];
     z3d_string line = {0};
     char what[96];
     z3d_string_append(&line, "{\"name\":"); /* a user's units have any name */
-    z3d_string_append_json(&line, z3d_instruction_describe(p, index, what, sizeof what));
+    z3d_string_append_json(&line,
+                           z3d_instruction_describe(p, executor->position, what, sizeof what));
     append_event(&line, executor, z3d_opcode_name(i->opcode), begin, end);
     z3d_string_append(&line, ",\"program\":\"%s\"", z3d_mode_name(p->mode));
     if (i->phase != Z3D_PHASE_WHOLE)

@@ -57,10 +57,6 @@ static void read_backward(reader *r, const z3d_instruction *in) {
     }
 }
 
-static void read_sum(reader *r, const z3d_instruction *in, int from, int to) {
-    r->value[to] = in->accumulate ? add(r, r->value[to], r->value[from]) : r->value[from];
-}
-
 static int over(reader *r, const z3d_instruction *in, z3d_term_kind kind, z3d_axes axes,
                 int value) {
     return z3d_terms_find(r->terms,
@@ -86,7 +82,7 @@ static void read_gradients(reader *r, const z3d_instruction *in) {
                             Z3D_AXES_NONE, r->value[to]);
         break;
     case Z3D_CLASS_SUM:
-        read_sum(r, in, from, to);
+        r->value[to] = in->accumulate ? add(r, r->value[to], r->value[from]) : r->value[from];
         break;
     case Z3D_CLASS_COPY:
         r->value[to] = r->value[from];
