@@ -13,7 +13,7 @@ static double *device_control(const z3d_executor *executor) {
 
 /* ---- in ---- */
 
-/* Parts of the mailbox are aligned like kernels' operands. */
+/* Parts of the mailbox are aligned as kernels' operands are. */
 enum { APART = 256 };
 
 /* State, control vector, then the fields of each micro-batch, in every mode. */
@@ -47,8 +47,8 @@ void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host) {
                        (size_t)z3d_program_field_bytes(p, f));
 }
 
-/* In training every field is written, since a captured step does the same each time; a field that
- * is not given keeps its old value in the mailbox. */
+/* In training every field is written, because a captured step does the same each time: a field that
+ * is not given has its old value in the mailbox. */
 static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host, int m, int f) {
     const z3d_program *p = executor->program;
     const void *given = host->micro[m].field[f];
@@ -147,8 +147,8 @@ z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *ho
 
 /* ---- out ---- */
 
-/* How near the loss group g is: the place of its unit. A group of several units (a tied table) is
- * last: any of them may have spoilt its gradient. */
+/* How near group g is to the loss: the number of its unit. A group of several units (a tied table)
+ * counts as the farthest, because an infinity may come from any of them. */
 static int nearness(const z3d_model *model, int g) {
     int place = -1, users = 0;
     for (int u = 0; u < model->num_units; u++)

@@ -30,8 +30,8 @@ void z3d_executor_destroy(z3d_executor *executor) {
 
 /* ---- memory ---- */
 
-/* The ledger measures real use: a buffer counts from its first use, with the bytes taken from it,
- * to its last. */
+/* The ledger measures real use: a buffer counts from its first use to its last, with the bytes that
+ * were taken from it. */
 static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
     const z3d_program *p = executor->program;
     if (buffer < 0 || p->buffer[buffer].persistent) return;
@@ -132,8 +132,9 @@ int z3d_executor_disk_requests(const z3d_program *p) {
     return most;
 }
 
-/* Host memory of a group is used by the host's step or by a disk, so the host itself must wait.
- * With a disk this holds for all host memory: the disk may read into what a checkpoint leaves. */
+/* The host's step or a disk uses a group's host memory, so the host itself must wait for its
+ * copies. With a disk it waits for all copies: the disk may use host memory that a checkpoint has
+ * left. */
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
@@ -199,7 +200,7 @@ static z3d_status copy_packed(z3d_executor *executor, const z3d_instruction *i, 
         .source_stride = back ? i->columns : m.columns);
 }
 
-/* The last entry of a joined collective; its start is the collective's. */
+/* The last entry of a joined collective; its start starts the collective. */
 static const z3d_instruction *last_joined(const z3d_instruction *i) {
     while (i->column + i->count < i->columns) i++;
     return i;

@@ -116,7 +116,7 @@ z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_
                                    int tensor, int64_t flat, void *out, int64_t bytes);
 z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
                                     int tensor, int64_t flat, const void *from, int64_t bytes);
-/* One tensor of a copy at one end: the own row's columns, or all rows. */
+/* The bytes of one tensor at one end of a copy: columns of this rank's row, or all rows. */
 typedef struct z3d_run {
     z3d_space space;
     int64_t place, bytes; /* place: in the memory space */

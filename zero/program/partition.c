@@ -7,7 +7,7 @@
 #include "zero/program/traces.h"
 
 /* A device moves a byte in the time of about so many FLOPs: kernels without products are bound by
- * memory. It only has to rank units: a block against the head. */
+ * memory. It need only be good enough to compare a block with the head. */
 static const double FLOPS_PER_BYTE = 10;
 
 static z3d_status find_times(const z3d_model *model, const z3d_program_config *config,

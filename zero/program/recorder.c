@@ -6,7 +6,7 @@
 #include "zero/program/layout.h"
 #include "zero/program/traces.h"
 
-/* Address regions without memory: a pointer tells its operand. */
+/* Ranges of addresses, without memory: a pointer's range says which operand it is. */
 enum region {
     REGION_INPUT = 1,
     REGION_OUTPUT,

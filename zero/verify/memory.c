@@ -93,8 +93,7 @@ static z3d_status check_slots(const z3d_program *p, int index) {
     return FAIL_ENTRY(p, index, "it has %d slots, but must have %d", in->num_slots, slots);
 }
 
-/* The numbers that this kind of entry uses are within their ranges. */
-static z3d_status check_numbers(const z3d_program *p, int index) {
+z3d_status z3d_verify_fields(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_subject subject = z3d_opcode_info_of(in->opcode)->subject;
     const bool unit = subject == Z3D_SUBJECT_UNIT, group = subject == Z3D_SUBJECT_GROUP;
@@ -115,6 +114,9 @@ static z3d_status check_numbers(const z3d_program *p, int index) {
         if (numbers[n].used && (numbers[n].is < 0 || numbers[n].is >= numbers[n].limit))
             return FAIL_ENTRY(p, index, "%s is %d, but must be 0 to %d", numbers[n].what,
                               numbers[n].is, numbers[n].limit - 1);
+    if (z3d_communicates(in) && !z3d_axes_have_group(&p->mesh, in->axes))
+        return FAIL_ENTRY(p, index, "no process group is over axes %s",
+                          z3d_axes_name(in->axes).text);
     return Z3D_OK;
 }
 
@@ -122,10 +124,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     bool matrix = z3d_instruction_has_columns(in);
-    Z3D_TRY(check_numbers(p, index));
-    if (z3d_communicates(in) && !z3d_axes_have_group(&p->mesh, in->axes))
-        return FAIL_ENTRY(p, index, "no process group is over axes %s",
-                          z3d_axes_name(in->axes).text);
+    Z3D_TRY(z3d_verify_fields(p, index));
     Z3D_TRY(check_slots(p, index));
     for (int s = 0; s < in->num_slots; s++) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
@@ -140,7 +139,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     return matrix ? check_columns(p, index) : Z3D_OK;
 }
 
-z3d_status z3d_verify_indices(const z3d_program *program) {
+z3d_status z3d_verify_entries(const z3d_program *program) {
     for (int i = 0; i < program->num_instructions; i++) Z3D_TRY(check_entry(program, i));
     return Z3D_OK;
 }

@@ -114,9 +114,11 @@ z3d_status z3d_flow_set(z3d_flow *flow, int group, z3d_state_role role, z3d_rows
 z3d_status z3d_flow_expect(z3d_flow *flow, int group, z3d_state_role role, z3d_rows rows,
                            z3d_value value);
 
-/* memory.c. indices: indices and enums of every entry are within their ranges. memory: lifetimes,
- * addresses, persistent buffers. */
-z3d_status z3d_verify_indices(const z3d_program *program);
+/* memory.c. fields: the numbers that entry `index` uses are within their ranges, and its axes have
+ * a process group. entries: so are all fields of all entries. memory: lifetimes, addresses,
+ * persistent buffers. */
+z3d_status z3d_verify_fields(const z3d_program *program, int index);
+z3d_status z3d_verify_entries(const z3d_program *program);
 z3d_status z3d_verify_memory(const z3d_program *program);
 
 /* ---- the naive step ---- */

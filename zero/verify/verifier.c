@@ -176,7 +176,7 @@ static z3d_status check_end(z3d_flow *flow) {
 
 z3d_status z3d_program_verify(const z3d_program *program) {
     z3d_flow flow;
-    Z3D_TRY(z3d_verify_indices(program));
+    Z3D_TRY(z3d_verify_entries(program));
     Z3D_TRY(z3d_verify_memory(program));
     z3d_status status = z3d_flow_create(program, &flow);
     if (status == Z3D_OK) status = set_start(&flow);

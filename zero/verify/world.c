@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/program.h"
-#include "zero/program/layout.h"
+#include "zero/verify/rules.h"
 
 /* A collective, send or receive. same_call and are_ends say what must agree. */
 typedef struct call {
@@ -327,7 +326,7 @@ static z3d_status check_ends(const world *w) {
 
 /* Whether the unit has a process group over these axes. */
 static bool meets_over(const z3d_program *p, int unit, z3d_axes axes) {
-    for (int slot = 0; unit >= 0 && slot < Z3D_MAX_PROCESS_GROUPS; slot++)
+    for (int slot = 0; slot < Z3D_MAX_PROCESS_GROUPS; slot++)
         if (z3d_unit_process_axes(&p->model->unit[unit], slot) == axes)
             return axes != Z3D_AXES_NONE;
     return false;
@@ -337,24 +336,18 @@ static bool meets_over(const z3d_program *p, int unit, z3d_axes axes) {
 static z3d_status check_entries(const z3d_program *p, const char *whose, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
-        bool known =
-            (!z3d_communicates(in) || z3d_axes_have_group(&p->mesh, in->axes)) &&
-            (!z3d_is_point_to_point(in) || (in->peer >= 0 && in->peer < p->layout->stages)) &&
-            (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
-            (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
-             (in->group >= 0 && in->group < p->model->num_groups)) &&
-            (in->num_children == 0 || (in->unit >= 0 && in->unit < p->model->num_units));
-        for (int c = 0; c < in->num_children && known; c++) {
+        const z3d_status status = z3d_verify_fields(p, i);
+        if (status != Z3D_OK) return z3d_error_context(status, "%s %d", whose, rank);
+        bool known = in->num_children == 0 || (in->unit >= 0 && in->unit < p->model->num_units);
+        for (int c = 0; c < in->num_children && known; c++)
             known = meets_over(p, in->unit, in->child[c].axes) &&
                     in->child[c].kind != Z3D_COLLECTIVE_SEND &&
                     in->child[c].kind != Z3D_COLLECTIVE_RECV;
-        }
-        if (known) continue;
-        return Z3D_ERROR(
-            Z3D_ERR_PROGRAM,
-            "%s %d, entry %d: its axes, peer, ticket, parameter group or unit do not "
-            "exist, or its unit sends, receives, or uses a group that it does not have",
-            whose, rank, i);
+        if (!known)
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "%s %d, entry %d: an inner collective is a send or a receive, or its "
+                             "unit has no such process group",
+                             whose, rank, i);
     }
     return Z3D_OK;
 }
