@@ -57,6 +57,7 @@ typedef void start_function(struct builder *b, struct matrix_move *move, int cou
  * fetch. */
 static void start_some(struct builder *b, int at, bool at_start, start_function *start) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
+    if (at >= b->num_work) return;
     const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     int count = 0;
     for (int s = 0; s < unit->num_groups; s++) {
@@ -75,14 +76,10 @@ static void start_some(struct builder *b, int at, bool at_start, start_function 
     }
 }
 
-static void start_for(struct builder *b, int at, start_function *start) {
-    if (at < b->num_work) start_some(b, at, false, start);
-}
-
 /* The same ahead of time, if config.max_live allows it. */
 static bool start_ahead(struct builder *b, int at, start_function *start) {
     if (!z3d_builder_make_room(b, at)) return false;
-    start_for(b, at, start);
+    start_some(b, at, false, start);
     return true;
 }
 
@@ -157,10 +154,10 @@ void z3d_builder_gather_before(struct builder *b, int at) {
     const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     z3d_builder_make_room(b, at);
     if (widens(b) && b->program->config.overlap) { /* mostly it has started before */
-        start_for(b, at, start_widening);
+        start_some(b, at, false, start_widening);
         start_ahead(b, next_unit(b, at), start_widening);
     }
-    start_for(b, at, start_gather);
+    start_some(b, at, false, start_gather);
     for (int s = 0; s < unit->num_groups; s++)
         if (b->group[unit->group[s]].gathering >= 0 &&
             z3d_builder_reads_group(b, at, unit->group[s]))

@@ -309,42 +309,42 @@ static z3d_status find_kinds(const z3d_model *model, const z3d_layout *layout, z
     return Z3D_OK;
 }
 
-z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
-                             const z3d_program_config *config, int threads, z3d_traces **out) {
-    *out = NULL;
-    z3d_traces *traces = NULL;
-    z3d_device *device = NULL;
-    z3d_group *group[Z3D_AXES_COUNT] = {NULL};
-    z3d_status status;
-    Z3D_TRY(z3d_new(1, sizeof *traces, "traces", &traces));
-    traces->threads = threads;
-    Z3D_TRY_GOTO(status, find_kinds(model, layout, traces), end);
-    size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;
-    Z3D_TRY_GOTO(
-        status, z3d_new(Z3D_MODE_COUNT * per_mode, sizeof *traces->trace, "traces", &traces->trace),
-        end);
-    Z3D_TRY_GOTO(status, z3d_device_create(&(z3d_device_config){.backend = "record"}, &device),
-                 end);
-    Z3D_TRY_GOTO(status, make_groups(model, &layout->mesh, group), end);
+static z3d_status record_all(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, z3d_device **device,
+                             z3d_group *group[Z3D_AXES_COUNT], z3d_traces *traces) {
+    Z3D_TRY(find_kinds(model, layout, traces));
+    const size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;
+    Z3D_TRY(z3d_new(Z3D_MODE_COUNT * per_mode, sizeof *traces->trace, "traces", &traces->trace));
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "record"}, device));
+    Z3D_TRY(make_groups(model, &layout->mesh, group));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         if (!z3d_needs_mode(config, (z3d_mode)mode)) continue;
         for (int u = 0; u < model->num_units && z3d_model_has_mode(model, (z3d_mode)mode); u++) {
             z3d_trace *trace =
                 &traces->trace[(size_t)mode * per_mode + (size_t)traces->kind[u] * Z3D_CALL_COUNT];
             if (trace[0].recorded) continue; /* its kind is recorded */
-            Z3D_TRY_GOTO(status,
-                         record_unit(model, layout, config, (z3d_mode)mode, u, device, group,
-                                     threads, trace),
-                         end);
+            Z3D_TRY(record_unit(model, layout, config, (z3d_mode)mode, u, *device, group,
+                                traces->threads, trace));
         }
     }
-end:
+    return Z3D_OK;
+}
+
+z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, int threads, z3d_traces **out) {
+    z3d_traces *traces;
+    z3d_device *device = NULL;
+    z3d_group *group[Z3D_AXES_COUNT] = {NULL};
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *traces, "traces", &traces));
+    traces->threads = threads;
+    z3d_status status = record_all(model, layout, config, &device, group, traces);
     z3d_groups_destroy(group);
     z3d_device_destroy(device);
-    if (status != Z3D_OK)
-        z3d_traces_destroy(traces);
-    else
+    if (status == Z3D_OK)
         *out = traces;
+    else
+        z3d_traces_destroy(traces);
     return status;
 }
 
