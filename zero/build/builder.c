@@ -292,22 +292,16 @@ static z3d_status make_states(struct builder *b) {
 
 /* Finds the last writer and reader of each group. */
 static void find_last_uses(struct builder *b) {
-    const z3d_program *p = b->program;
-    for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
-        const z3d_unit *unit = &p->model->unit[u];
-        if (!z3d_layout_has_unit(p->layout, u)) continue;
-        const z3d_trace *trace = z3d_builder_trace(b, (struct work){Z3D_CALL_BACKWARD, u, 0, 0});
-        for (int s = 0; s < unit->num_groups; s++)
-            if (trace->writes_gradients[s])
-                b->group[unit->group[s]]
-                    .sum[z3d_layout_use(p->layout, u, unit->group[s])]
-                    .last_writer = u;
-    }
     for (int at = 0; at < b->num_work; at++) {
-        const z3d_unit *unit = &p->model->unit[b->work[at].unit];
-        for (int s = 0; s < unit->num_groups; s++)
-            if (z3d_builder_reads_group(b, at, unit->group[s]))
-                b->group[unit->group[s]].last_reader = at;
+        const int u = b->work[at].unit;
+        const z3d_unit *unit = &b->program->model->unit[u];
+        const z3d_trace *trace = z3d_builder_trace(b, b->work[at]);
+        for (int s = 0; s < unit->num_groups; s++) {
+            struct group_state *group = &b->group[unit->group[s]];
+            if (trace->reads_parameters[s]) group->last_reader = at;
+            if (trace->writes_gradients[s])
+                group->sum[z3d_layout_use(b->program->layout, u, unit->group[s])].last_writer = u;
+        }
     }
 }
 
