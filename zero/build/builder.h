@@ -299,7 +299,7 @@ int z3d_builder_fetch(struct builder *b, int g, int left);
 int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);
-/* Whether the host steps group g; all steps of the host. */
+/* Whether this stage holds group g and the host steps it; all steps of the host. */
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
 /* Delayed steps of the host; without offload.delayed these do nothing. begin_delayed: before all

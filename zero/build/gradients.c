@@ -211,17 +211,14 @@ static void end_until(struct builder *b, const struct sum_state *sum) {
     }
 }
 
-/* Ends reductions of earlier tasks, to free their memory before a backward takes more. */
-static void end_earlier(struct builder *b, int task) {
-    while (b->num_reducing > 0 && b->reducing[0].task != task) end_oldest(b);
-    if (b->narrowing.count > 0 && b->narrowing.task != task) wait_narrowings(b);
-}
-
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
     struct sum_state *sum = sum_of(b, w, g);
     end_until(b, sum);
-    if (!b->group[g].decided.reduce_kept) end_earlier(b, w.task);
+    if (!b->group[g].decided.reduce_kept) { /* reductions of earlier tasks free memory for this */
+        while (b->num_reducing > 0 && b->reducing[0].task != w.task) end_oldest(b);
+        if (b->narrowing.count > 0 && b->narrowing.task != w.task) wait_narrowings(b);
+    }
     if (sum->gradients >= 0) return sum->gradients;
     int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].padded);
     if (b->group[g].decided.reduce_kept && sum == &b->group[g].sum[0])

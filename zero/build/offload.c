@@ -81,10 +81,6 @@ void z3d_builder_go_on_storing(struct builder *b) {
     b->num_leaving = kept;
 }
 
-static void finish_storing(struct builder *b, int g) {
-    z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
-}
-
 void z3d_builder_store_sum(struct builder *b, int g) {
     struct route *route = &b->group[g].gradients_out;
     z3d_builder_step_before(b, g);
@@ -102,7 +98,7 @@ int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
     z3d_program *p = b->program;
     struct route *route = &b->group[g].gradients_in;
     if (route->left == 0) {
-        finish_storing(b, g);
+        z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
         int fetched =
             z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
                                z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].shard),
@@ -120,7 +116,8 @@ int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
 /* ---- the optimizer, on the host ---- */
 
 bool z3d_builder_steps_on_host(const struct builder *b, int g) {
-    return z3d_state_space(b->program->layout, g, Z3D_STATE_OPTIMIZER) != Z3D_SPACE_DEVICE;
+    return b->program->layout->group[g].held &&
+           z3d_state_space(b->program->layout, g, Z3D_STATE_OPTIMIZER) != Z3D_SPACE_DEVICE;
 }
 
 static int kept(const struct builder *b, const struct piece *piece, z3d_state_role role) {
@@ -152,7 +149,7 @@ static void begin_piece(struct builder *b, struct piece *piece) {
     const int g = piece->subject.group;
     if (!is_delayed(b)) {
         z3d_builder_share_wait(b, g);
-        finish_storing(b, g);
+        z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
     }
     piece->gradients =
         to_host(b, piece, Z3D_STATE_GRADIENT, Z3D_CATEGORY_GRADIENTS, "gradients on the host");
@@ -194,17 +191,13 @@ static int64_t piece_columns(const struct builder *b, int g) {
     return z3d_round_up(columns, Z3D_OFFLOAD_ALIGN);
 }
 
-static bool is_stepped_here(const struct builder *b, int g) {
-    return b->program->layout->group[g].held && z3d_builder_steps_on_host(b, g);
-}
-
 enum { ENTRIES = 9 }; /* of a piece, at most */
 
 static z3d_status count_pieces(const struct builder *b, int64_t *total) {
     const z3d_layout *layout = b->program->layout;
     *total = 0;
     for (int g = 0; g < layout->num_groups; g++)
-        if (is_stepped_here(b, g))
+        if (z3d_builder_steps_on_host(b, g))
             *total += (layout->group[g].shard + piece_columns(b, g) - 1) / piece_columns(b, g);
     if (*total <= (MAX_ENTRIES - b->program->num_instructions) / ENTRIES) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -219,7 +212,7 @@ static z3d_status count_pieces(const struct builder *b, int64_t *total) {
 static void list_group(struct builder *b, int g) {
     struct host_steps *host = &b->host;
     const z3d_group_layout *group = &b->program->layout->group[g];
-    if (!is_stepped_here(b, g) || b->group[g].end_piece > 0) return;
+    if (!z3d_builder_steps_on_host(b, g) || b->group[g].end_piece > 0) return;
     b->group[g].first_piece = host->count;
     for (int64_t first = 0; first < group->shard; first += piece_columns(b, g)) {
         const int64_t left = group->shard - first, most = piece_columns(b, g);
@@ -366,9 +359,9 @@ void z3d_builder_store_parameters(struct builder *b) {
 void z3d_builder_finish_delayed(struct builder *b) {
     if (b->host.count == 0) return;
     for (int g = 0; g < b->program->layout->num_groups; g++) {
-        if (!is_stepped_here(b, g)) continue;
+        if (!z3d_builder_steps_on_host(b, g)) continue;
         z3d_builder_share_wait(b, g);
-        finish_storing(b, g);
+        z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
     }
     finish_parameters(b, b->host.num_storing);
     while (b->host.over < b->host.stepped) finish_oldest(b);

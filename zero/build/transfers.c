@@ -64,13 +64,10 @@ z3d_status z3d_builder_list_transfers(struct builder *b) {
 
 /* ---- entries ---- */
 
-/* Whether tensor ranks have equal copies, so that each sends a part; else each has its own rows. */
-static bool in_parts(const z3d_program *p) {
-    return p->layout->tensor_size > 1 && !z3d_model_splits_rows(p->model, p->mode);
-}
-
+/* OWN: tensor ranks have equal copies, so that each sends a part. ALL: each has other rows. */
 static z3d_rows rows_of(const z3d_program *p) {
-    return in_parts(p) ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
+    const bool equal = p->layout->tensor_size > 1 && !z3d_model_splits_rows(p->model, p->mode);
+    return equal ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
 }
 
 static z3d_matrix matrix_of(const z3d_program *p, const struct transfer *t) {
@@ -120,7 +117,8 @@ static void finish_receive(struct builder *b, struct transfer *t) {
     z3d_opcode gather = t->gradient ? Z3D_OP_GATHER_INPUT_GRADIENT : Z3D_OP_GATHER_INPUT;
     int ticket = -1;
     emit_transfer(b, Z3D_PHASE_WAIT, t);
-    for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT && in_parts(b->program); phase++) {
+    if (rows_of(b->program) == Z3D_ROWS_ALL) return;
+    for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT; phase++) {
         z3d_instruction *i = emit(b, gather, (z3d_phase)phase, &ticket, t);
         i->buffer[Z3D_SLOT_INPUT] = i->buffer[Z3D_SLOT_OUTPUT] = t->buffer;
     }

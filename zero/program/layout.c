@@ -20,8 +20,8 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
     const int nodes = z3d_mesh_size(mesh, Z3D_ROLE_NODES);
     bool fits = true;
     out->frozen = group->frozen;
-    out->shard_axes = z3d_states_axes(sharding, nodes);
-    const bool hybrid = out->shard_axes == Z3D_ROLE_BLOCKS;
+    const bool hybrid = sharding == Z3D_SHARDING_HYBRID && nodes > 1;
+    out->shard_axes = hybrid ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
     if (hybrid) out->copy_axes = Z3D_ROLE_NODES;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);

@@ -152,10 +152,6 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
     return run;
 }
 
-static bool is_half(z3d_call call) {
-    return call == Z3D_CALL_BACKWARD_INPUT || call == Z3D_CALL_BACKWARD_WEIGHT;
-}
-
 static const char *call_name(z3d_call call) {
     static const char *const name[Z3D_CALL_COUNT] = {"forward", "recompute", "backward",
                                                      "backward_input", "backward_weight"};
@@ -168,7 +164,8 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, int threads, z3d_
     z3d_unit_set_observer(&run, record_collective, &recorder);
     for (int slot = 0; slot < run.unit->num_groups && call < Z3D_CALL_BACKWARD; slot++)
         run.group[slot].gradients = NULL;
-    if (is_half(call)) run.deferred = (z3d_bump){region_base(REGION_DEFERRED), 0, 0, REGION_BYTES};
+    if (call > Z3D_CALL_BACKWARD)
+        run.deferred = (z3d_bump){region_base(REGION_DEFERRED), 0, 0, REGION_BYTES};
     if (call == Z3D_CALL_RECOMPUTE) {
         run.need_output = false;
         run.output = NULL;
@@ -241,7 +238,7 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
     z3d_unit_take_groups(&run, group);
     for (int call = 0; call < calls; call++) {
         if (call == Z3D_CALL_RECOMPUTE && !run.unit->checkpoint) continue;
-        if (is_half((z3d_call)call) && !run.unit->ops->backward_halves) continue;
+        if (call > Z3D_CALL_BACKWARD && !run.unit->ops->backward_halves) continue;
         Z3D_TRY(record_call(run, (z3d_call)call, threads, &trace[call]));
     }
     if (mode != Z3D_MODE_TRAIN) return Z3D_OK;

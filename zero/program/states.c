@@ -56,10 +56,6 @@ z3d_status z3d_states_check(const z3d_program_config *config) {
 
 /* ---- the classes of zero/ ---- */
 
-z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes) {
-    return sharding == Z3D_SHARDING_HYBRID && nodes > 1 ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
-}
-
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
                        bool offloaded, bool frozen, z3d_state state[Z3D_MAX_STATES]) {
     const bool whole = config->stage < 3 || elements <= config->persistence;

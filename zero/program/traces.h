@@ -11,7 +11,7 @@ typedef enum z3d_call {
     Z3D_CALL_FORWARD,
     Z3D_CALL_RECOMPUTE,
     Z3D_CALL_BACKWARD,
-    Z3D_CALL_BACKWARD_INPUT, /* not recorded if the unit has no halves */
+    Z3D_CALL_BACKWARD_INPUT, /* the halves come last; not recorded if the unit has none */
     Z3D_CALL_BACKWARD_WEIGHT,
     Z3D_CALL_COUNT
 } z3d_call;
