@@ -106,15 +106,6 @@ bool z3d_executor_counts_loss(const z3d_executor *executor) {
     return p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
 }
 
-static z3d_status sum_gradient_squares(z3d_executor *executor) {
-    const z3d_program *p = executor->program;
-    for (int g = 0; g < p->layout->num_groups; g++)
-        if (!z3d_gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
-            Z3D_TRY(z3d_executor_square(executor, g,
-                                        z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
-    return Z3D_OK;
-}
-
 static z3d_status sum_over_world(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     int64_t count = z3d_control_count(p);
@@ -123,7 +114,10 @@ static z3d_status sum_over_world(z3d_executor *executor) {
     Z3D_TRY(Z3D_LAUNCH(
         executor->device, control_begin, .state = z3d_executor_state(executor), .control = control,
         .count = adds_squares_early(p) ? Z3D_CONTROL_SQUARES : count, .counts = counts));
-    if (p->mode == Z3D_MODE_TRAIN) Z3D_TRY(sum_gradient_squares(executor));
+    for (int g = 0; g < p->layout->num_groups && p->mode == Z3D_MODE_TRAIN; g++)
+        if (!z3d_gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
+            Z3D_TRY(z3d_executor_square(executor, g,
+                                        z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
     z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
                            .op = Z3D_SUM,
                            .dtype = Z3D_F64,

@@ -347,17 +347,13 @@ static bool good_enough(const packer *p) {
     return p->best <= p->bound + p->bound / (p->patient ? 2000 : 32);
 }
 
-/* The place in `order` of the first item that ends at the top. */
-static int place_of_top(const packer *p, const int *order, const int64_t *offset, int64_t height) {
-    for (int i = 0; i < p->count; i++)
-        if (offset[order[i]] + p->items[order[i]].size == height) return i;
+/* The place in the best order of the first item that ends at the top. */
+static int place_of_top(const packer *p) {
+    for (int i = 0; i < p->count; i++) {
+        const int index = p->best_order[i];
+        if (p->best_offset[index] + p->items[index].size == p->best) return i;
+    }
     return 0;
-}
-
-static void move_to(int *order, int from, int to) {
-    int moved = order[from];
-    memmove(order + to + 1, order + to, sizeof *order * (size_t)(from - to));
-    order[to] = moved;
 }
 
 /* Moves the highest item forward until it helps: to the front, then 1/2, 1/3, 1/4 of the way. */
@@ -365,11 +361,12 @@ static void improve(packer *p) {
     for (int round = 0; round < 400 && !good_enough(p); round++) {
         int64_t before = p->best;
         p->patient = p->effort < enough_effort;
-        int top = place_of_top(p, p->best_order, p->best_offset, p->best);
+        int top = place_of_top(p);
         for (int way = 1; way <= 4 && p->best == before; way++) {
             int to = way == 1 ? 0 : top - top / way;
             memcpy(p->order, p->best_order, sizeof *p->order * (size_t)p->count);
-            move_to(p->order, top, to);
+            memmove(p->order + to + 1, p->order + to, sizeof *p->order * (size_t)(top - to));
+            p->order[to] = p->best_order[top];
             keep_if_better(p, place_in_gaps(p, p->order, false, before - 1));
         }
         if (p->best == before || p->effort > effort_limit) return;
