@@ -34,7 +34,8 @@ typedef struct z3d_term {
 
 typedef struct z3d_terms {
     z3d_term *term;
-    int count, capacity;
+    int64_t capacity;
+    int count;
     int *place; /* hash table of numbers, -1: free */
     int places; /* a power of two */
     z3d_status status;

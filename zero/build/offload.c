@@ -215,10 +215,10 @@ static void list_group(struct builder *b, int g) {
     if (!z3d_builder_steps_on_host(b, g) || b->group[g].end_piece > 0) return;
     b->group[g].first_piece = host->count;
     for (int64_t first = 0; first < group->shard; first += piece_columns(b, g)) {
-        const int64_t left = group->shard - first, most = piece_columns(b, g);
+        const int64_t rest = group->shard - first, most = piece_columns(b, g);
         host->piece[host->count++].subject =
             columns(g, z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER), first,
-                    left < most ? left : most);
+                    rest < most ? rest : most);
     }
     b->group[g].end_piece = host->count;
 }

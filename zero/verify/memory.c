@@ -155,15 +155,16 @@ static const char *rows_text(z3d_rows rows) {
 static z3d_status check_persistent(const z3d_program *p, int index, const char *what, int group,
                                    z3d_rows rows, z3d_space space, int64_t bytes) {
     const z3d_buffer *b = &p->buffer[index];
-    if (b->persistent && b->first == 0 && b->last == INT_MAX && b->bytes == bytes &&
-        b->space == space && b->first_column == 0 && b->group == group && b->rows == rows)
+    const bool persists =
+        b->persistent && b->first == 0 && b->last == INT_MAX && b->first_column == 0;
+    if (persists && b->bytes == bytes && b->space == space && b->group == group && b->rows == rows)
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s, must be %s: persistent, %s, with %lld bytes, %s of parameter "
                      "group %d (-1: none); but it is %spersistent, %s, with %lld bytes, %s of "
                      "group %d",
                      index, z3d_buffer_name(b).text, what, z3d_space_text(space), (long long)bytes,
-                     rows_text(rows), group, b->persistent ? "" : "not ", z3d_space_text(b->space),
+                     rows_text(rows), group, persists ? "" : "not ", z3d_space_text(b->space),
                      (long long)b->bytes, rows_text(b->rows), b->group);
 }
 
