@@ -34,12 +34,17 @@ typedef struct z3d_term {
 
 typedef struct z3d_terms {
     z3d_term *term;
-    int count, capacity;
+    int64_t capacity;
+    int count;
     int *place; /* hash table of numbers, -1: free */
     int places; /* a power of two */
     z3d_status status;
 } z3d_terms;
 
+/* Whether it is an addition of two terms. */
+static inline bool z3d_term_adds(const z3d_term *term) {
+    return term->kind == Z3D_TERM_ADD || term->kind == Z3D_TERM_INTO;
+}
 /* Finds or adds a term. Returns its number; 0 after a failure, which stays in status (ERR_MEMORY).
  * Zero-initialise `terms` first. */
 int z3d_terms_find(z3d_terms *terms, z3d_term term);

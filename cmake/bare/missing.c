@@ -43,8 +43,8 @@ z3d_status z3d_config_error(const z3d_config *config, const char *path, const ch
     return Z3D_ERROR(Z3D_ERR_CONFIG, "%s is wrong", path);
 }
 
-z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
-    (void)executor, (void)index, (void)step;
+z3d_status z3d_executor_digest(z3d_executor *executor) {
+    (void)executor;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no digests");
 }
 

@@ -164,9 +164,10 @@ void erase(Copy &c, int index) {
 
 // The executor looks at fields that an instruction's class does not have.
 TEST(Verifier, RefusesFieldsThatTheClassDoesNotHave) {
-    Options sharded = options(2, 2, 2, 2), whole = options(3, 1, 2, 1);
+    Options sharded = options(2, 2, 2, 2), whole = options(3, 1, 2, 1), tied = options(2, 1, 1, 2);
     sharded.reduce_per_step = 0;
     sharded.partition = true;
+    tied.pipeline = 2;
     const Wrong list[] = {
         {"a sum begins later",
          sharded,
@@ -192,6 +193,16 @@ TEST(Verifier, RefusesFieldsThatTheClassDoesNotHave) {
          whole,
          [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD)].keep = true; },
          {"backward head", "saved memory to keep"}},
+        {"a send of a group's gradients with a unit",
+         tied,
+         [](Copy &c) {
+             c.entries[(size_t)c.find(Z3D_OP_SEND_GRADS, 0, Z3D_PHASE_START)].unit = 9999;
+         },
+         {"send_grads", "cannot have a unit"}},
+        {"a unit with a parameter group",
+         whole,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_FORWARD)].group = 9999; },
+         {"forward", "cannot have a parameter group"}},
     };
     for (const Wrong &wrong : list) ASSERT_NO_FATAL_FAILURE(expect_refused(wrong));
 }
@@ -556,7 +567,7 @@ TEST(Verifier, NamesWrongMemory) {
              for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
                  c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, phase)].count = 64;
          },
-         {"the rows of its parameters have 128 columns; before they can have 256, this rank's"}},
+         {"the rows of its parameters have 256 columns, but had 128 in an earlier entry"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }

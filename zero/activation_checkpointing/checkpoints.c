@@ -1,8 +1,8 @@
 /* Activation checkpoints: where a recomputed unit's input is kept (ZeRO paper, section 5: P_a,
  * P_a+cpu), and how it comes back. Without options the checkpoint is the input's own memory. With
- * P_a each tensor rank keeps 1/tp of it, and an all-gather restores it. With cpu it moves to host
- * memory and returns beside compute, one checkpoint ahead. With nvme it goes from there to the
- * disk, and leaves the disk two checkpoints ahead. */
+ * P_a each tensor rank keeps 1/tp of it, and an all-gather restores it. With cpu it is copied to
+ * host memory, and comes back beside compute, one checkpoint ahead of its use. With nvme it goes
+ * from host memory to the disk; its read from the disk starts two checkpoints ahead. */
 #include "src/base/disk.h"
 #include "zero/build/builder.h"
 
@@ -42,11 +42,6 @@ static int kept_buffer(struct builder *b, struct work w, z3d_space space, const 
     return buffer;
 }
 
-static struct subject input_of(const z3d_program *p, struct work w) {
-    const int64_t count = moves(p) ? matrix(p, w.unit).columns : 0;
-    return (struct subject){w.unit, w.micro, -1, kept_rows(p), 0, count};
-}
-
 static struct unit_state *state_of(const struct builder *b, struct work w) {
     return z3d_builder_state(b, w.unit, w.micro);
 }
@@ -57,7 +52,8 @@ static struct kept_input *kept_of(const struct builder *b, struct work w) {
 
 /* ---- saving ---- */
 
-/* Waits for the transfer to the disk. Host memory keeps the input only if its load has begun. */
+/* Waits for the transfer to the disk. If the input's load has begun, its buffer in host memory
+ * stays in use. */
 static void finish_store(struct builder *b) {
     if (b->storing.unit < 0) return;
     z3d_builder_advance(b, &kept_of(b, b->storing)->save, ARRIVED);
@@ -71,8 +67,10 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     const int input = z3d_builder_input(b, w.unit, w.micro);
     if (input < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     const int kept = moves(p) ? kept_buffer(b, w, p->config.checkpoint_space, "checkpoint") : input;
+    const int64_t count = moves(p) ? matrix(p, w.unit).columns : 0;
+    const struct subject subject = {w.unit, w.micro, -1, kept_rows(p), 0, count};
     struct kept_input *of = z3d_builder_keep(b, unit);
-    of->save = z3d_builder_route(input_of(p, w), leaves_device(p) ? input : kept);
+    of->save = z3d_builder_route(subject, leaves_device(p) ? input : kept);
     if (!leaves_device(p)) {
         z3d_builder_move(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, of->save.subject, input,
                          kept);
@@ -88,8 +86,8 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     finish_store(b);
 }
 
-/* A copy to the host may take as long as the next unit's forward; then its source is free. A
- * transfer to the disk may take until the next one starts. */
+/* A copy to the host may take as long as the next unit's forward; after it its source is free. A
+ * transfer to the disk may take until the next such transfer starts. */
 void z3d_builder_finish_saves(struct builder *b) {
     const struct work saved = b->saving;
     if (saved.unit < 0) return;
@@ -127,7 +125,8 @@ static void begin_load(struct builder *b, struct work w) {
     of->loads = true;
 }
 
-/* What a load has left while its copy to the device (without offload: its gather) is under way. */
+/* The starts and waits that a load still has while its copy to the device (without offload: its
+ * gather) is under way. */
 static int under_way(const z3d_program *p) {
     return p->config.partition_activations && leaves_device(p) ? ON_LEG_BEFORE : ON_LAST_LEG;
 }
@@ -156,15 +155,15 @@ void z3d_builder_load_input(struct builder *b, struct work w) {
     read->output = z3d_builder_end(&of->load);
 }
 
-/* The next unit below `from`, in its chunk, that keeps its input; -1: none. */
+/* The last unit before `from`, in its chunk, that keeps its input and has one; -1: none. */
 static int kept_below(const struct builder *b, int from) {
     const z3d_program *p = b->program;
     int below = z3d_layout_begins_chunk(p->layout, from) ? -1 : b->kept_from[from - 1];
     return below < 0 || z3d_model_input(p->model, below, p->mode) < 0 ? -1 : below;
 }
 
-/* Before backward work: starts the load of the next checkpoint below. The last leg starts before
- * the last backward above that checkpoint, so that the other legs have all the work until then. */
+/* Before backward work: starts the load of the checkpoint before this unit's. Its last leg starts
+ * before the last backward that comes before its use. The others have all the work until then. */
 void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     if (!moves(p) || !p->config.overlap) return;

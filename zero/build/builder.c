@@ -1,8 +1,9 @@
-/* The step program's builder: a pure function of (model, layout, traces, configuration, rank) to a
- * list of instructions. decide() derives from a group's states (states.c) what must be gathered and
- * reduced, and when. All other code only reads its answers. */
+/* The step program's builder: makes a list of instructions from (model, layout, traces,
+ * configuration, rank), as a pure function. decide() finds from a group's states (states.c) what
+ * must be gathered and reduced, and when. Other code only reads its answers. */
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "zero/build/builder.h"
 
@@ -15,16 +16,14 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
     bool all_gradients = z3d_state_is_whole(layout, group, Z3D_STATE_GRADIENT);
     bool all_optimizer = z3d_state_is_whole(layout, group, Z3D_STATE_OPTIMIZER);
     const z3d_group_layout *g = &layout->group[group];
-    const bool in_parts = g->block > 1;
-    if (g->frozen)
-        return (struct decisions){.gather_each_use = !all_parameters, .in_parts = in_parts};
     return (struct decisions){
-        .in_parts = in_parts,
-        .sum_copies = g->copy_axes != Z3D_AXES_NONE,
         .gather_each_use = !all_parameters,
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
+        .in_parts = g->block > 1,
+        /* Nothing reads these for a frozen group. */
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
+        .sum_copies = g->copy_axes != Z3D_AXES_NONE,
         .sum_replicated = g->replica_axes != Z3D_AXES_NONE,
     };
 }
@@ -52,7 +51,7 @@ static void add_persistent(struct builder *b) {
             int buffer =
                 z3d_builder_buffer(b, of->category, 1, of->name, p->model->group[g].name, -1);
             if (buffer < 0) continue;
-            /* 0 bytes if this pipeline stage does not hold the group: buffer numbers are equal on
+            /* 0 if this pipeline stage does not hold the group, so that buffer numbers are equal on
              * all stages. */
             p->buffer[buffer].bytes = z3d_state_bytes(p->layout, g, (z3d_state_role)role);
             p->buffer[buffer].group = g;
@@ -65,7 +64,11 @@ static void add_persistent(struct builder *b) {
             z3d_builder_buffer(b, Z3D_CATEGORY_CACHE, 1, "cache", p->model->unit[u].name, -1);
         if (buffer >= 0) p->buffer[buffer].bytes = z3d_program_cache_bytes(p, u);
     }
-    for (int i = 0; i < p->num_buffers; i++) p->buffer[i].persistent = true;
+    for (int i = 0; i < p->num_buffers; i++) {
+        p->buffer[i].persistent = true;
+        p->buffer[i].first = 0;
+        p->buffer[i].last = INT_MAX;
+    }
 }
 
 /* ---- units ---- */
@@ -100,7 +103,7 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     const int64_t bytes = need_output ? z3d_program_output_bytes(p, w.unit) : 0;
     state->output =
         z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "output", unit->name, w.micro);
-    /* Mostly the last unit's backward follows at once: its logits are temporary. */
+    /* The last unit's backward mostly comes right after: its logits are temporary. */
     bool activation = keep && !z3d_model_is_last(p->model, w.unit);
     state->saved =
         z3d_builder_buffer(b, activation ? Z3D_CATEGORY_ACTIVATIONS : Z3D_CATEGORY_TEMPORARY,
@@ -165,7 +168,7 @@ static void do_work(struct builder *b, struct work w) {
         z3d_builder_save_input(b, w);
         break;
     case Z3D_CALL_RECOMPUTE:
-        z3d_builder_finish_saves(b); /* the save may be of this unit */
+        z3d_builder_finish_saves(b); /* one may be of this unit's input */
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));
@@ -231,17 +234,17 @@ static void build(struct builder *b) {
     z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
     z3d_builder_begin_delayed(b);
     z3d_builder_gather_at_start(b);
-    for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
-        const int task = b->work[step].task;
-        z3d_builder_gather_before(b, step);
-        if (step == 0 || b->work[step - 1].task != task) z3d_builder_receive(b, task);
-        do_work(b, b->work[step]);
-        if (step == b->num_work - 1 || b->work[step + 1].task != task) {
+    for (int at = 0; at < b->num_work && b->status == Z3D_OK; at++) {
+        const int task = b->work[at].task;
+        z3d_builder_gather_before(b, at);
+        if (at == 0 || b->work[at - 1].task != task) z3d_builder_receive(b, task);
+        do_work(b, b->work[at]);
+        if (at == b->num_work - 1 || b->work[at + 1].task != task) {
             z3d_builder_send(b, task);
-            z3d_builder_reduce_between(b, step);
+            z3d_builder_reduce_between(b, at);
         }
-        z3d_builder_release_after(b, step);
-        z3d_builder_let_parameters_go(b);
+        z3d_builder_release_after(b, at);
+        z3d_builder_store_parameters(b);
     }
     z3d_builder_finish_sends(b);
     if (p->mode == Z3D_MODE_TRAIN) optimize(b);
@@ -252,64 +255,99 @@ static void build(struct builder *b) {
 static void find_lifetimes(z3d_program *p) {
     for (int n = 0; n < p->num_instructions; n++) {
         for (int s = 0; s < p->instruction[n].num_slots; s++) {
-            if (p->instruction[n].buffer[s] < 0) continue;
-            z3d_buffer *buffer = &p->buffer[p->instruction[n].buffer[s]];
-            if (n < buffer->first) buffer->first = n;
-            buffer->last = n;
+            int index = p->instruction[n].buffer[s];
+            if (index < 0 || p->buffer[index].persistent) continue;
+            if (n < p->buffer[index].first) p->buffer[index].first = n;
+            p->buffer[index].last = n;
         }
     }
-    for (int i = 0; i < p->num_buffers; i++)
-        if (p->buffer[i].persistent) {
-            p->buffer[i].first = 0;
-            p->buffer[i].last = INT_MAX;
-        }
 }
 
-/* Finds the last writer and reader of each group; every trained group needs a writer. */
-static z3d_status find_writers(struct builder *b) {
+/* The states before the first entry: what does not exist yet is -1. */
+static z3d_status make_states(struct builder *b) {
     const z3d_program *p = b->program;
+    const size_t groups = (size_t)p->model->num_groups;
+    const size_t units = (size_t)p->model->num_units * (size_t)p->config.accumulation;
+    Z3D_TRY(z3d_new(groups, sizeof *b->group, "builder", &b->group));
+    Z3D_TRY(z3d_new(groups, sizeof *b->leaving, "builder", &b->leaving));
+    Z3D_TRY(z3d_new(units, sizeof *b->state, "builder", &b->state));
+    memset(b->state, 0xff, units * sizeof *b->state); /* all -1 */
+    b->saving.unit = b->storing.unit = -1;
     for (int g = 0; g < p->model->num_groups; g++) {
+        const struct sum_state sum = {
+            .group = g, .gradients = -1, .last_writer = -1, .reducing = -1, .narrowing = -1};
         b->joins |= p->layout->group[g].frozen;
         b->group[g] =
             (struct group_state){.parameters = -1,
                                  .block = -1,
                                  .widening = -1,
                                  .gathering = -1,
+                                 .sharing = -1,
                                  .fresh = p->config.gathered && z3d_builder_keeps_block(b, g),
-                                 .decided = decide(&p->config, p->layout, g)};
-        for (int use = 0; use < 2; use++)
-            b->group[g].sum[use] =
-                (struct sum_state){.group = g, .gradients = -1, .last_writer = -1};
+                                 .decided = decide(&p->config, p->layout, g),
+                                 .sum = {sum, sum}};
     }
-    for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
-        const z3d_unit *unit = &p->model->unit[u];
-        if (!z3d_layout_has_unit(p->layout, u)) continue;
-        const z3d_trace *trace = z3d_builder_trace(b, (struct work){Z3D_CALL_BACKWARD, u, 0, 0});
-        for (int s = 0; s < unit->num_groups; s++)
+    return Z3D_OK;
+}
+
+/* Finds the last writer and reader of each group. */
+static void find_last_uses(struct builder *b) {
+    for (int at = 0; at < b->num_work; at++) {
+        const int u = b->work[at].unit;
+        const z3d_unit *unit = &b->program->model->unit[u];
+        const z3d_trace *trace = z3d_builder_trace(b, b->work[at]);
+        for (int s = 0; s < unit->num_groups; s++) {
+            struct group_state *group = &b->group[unit->group[s]];
+            if (trace->reads_parameters[s]) group->last_reader = at;
             if (trace->writes_gradients[s])
-                b->group[unit->group[s]]
-                    .sum[z3d_layout_use(p->layout, u, unit->group[s])]
-                    .last_writer = u;
+                group->sum[z3d_layout_use(b->program->layout, u, unit->group[s])].last_writer = u;
+        }
     }
-    for (int step = 0; step < b->num_work; step++) {
-        const z3d_unit *unit = &p->model->unit[b->work[step].unit];
-        for (int s = 0; s < unit->num_groups; s++)
-            if (z3d_builder_reads_group(b, step, unit->group[s]))
-                b->group[unit->group[s]].last_reader = step;
-    }
+}
+
+/* Every trained group needs a writer, and the last unit a loss. */
+static z3d_status check_training(const struct builder *b) {
+    const z3d_program *p = b->program;
+    const z3d_unit *last = &p->model->unit[p->model->num_units - 1];
     for (int g = 0; g < p->model->num_groups; g++) {
-        bool held = p->layout->group[g].held && !p->layout->group[g].frozen;
-        if (p->mode == Z3D_MODE_TRAIN && held && b->group[g].sum[0].last_writer < 0)
+        const z3d_group_layout *group = &p->layout->group[g];
+        if (group->held && !group->frozen && b->group[g].sum[0].last_writer < 0)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "parameter group %s: no unit's backward writes its gradients",
                              p->model->group[g].name);
     }
-    if (p->mode == Z3D_MODE_TRAIN &&
-        p->model->unit[p->model->num_units - 1].output_elements[p->mode] > 0)
+    if (last->output_elements[Z3D_MODE_TRAIN] > 0)
         return Z3D_ERROR(Z3D_ERR_PROGRAM, "the last unit, %s, must end in a loss; it has an output",
-                         p->model->unit[p->model->num_units - 1].name);
+                         last->name);
     return Z3D_OK;
 }
+
+static z3d_status make_program(struct builder *b) {
+    Z3D_TRY(make_states(b));
+    Z3D_TRY(z3d_builder_order(b));
+    find_last_uses(b);
+    if (b->program->mode == Z3D_MODE_TRAIN) Z3D_TRY(check_training(b));
+    z3d_builder_begin(b);
+    if (b->status == Z3D_OK) build(b);
+    find_lifetimes(b->program);
+    return b->status;
+}
+
+static void release(struct builder *b) {
+    free(b->group);
+    free(b->leaving);
+    free(b->host.piece);
+    free(b->host.storing);
+    free(b->state);
+    free(b->input);
+    free(b->work);
+    free(b->kept_from);
+    free(b->transfer);
+    free(b->of_task);
+    z3d_timetables_destroy(b->timetables);
+}
+
+/* ---- checks of the configuration ---- */
 
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
@@ -379,9 +417,8 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                          "%d units x %d micro-batches a step are too many: a step program runs at "
                          "most %d units; use fewer gradient accumulation steps or layers",
                          model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.saving.unit = -1, .storing.unit = -1};
-    z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
-    if (status != Z3D_OK) return status;
+    struct builder b = {0};
+    Z3D_TRY(z3d_new(1, sizeof *b.program, "step program", &b.program));
     *b.program = (z3d_program){.mode = mode,
                                .config = *config,
                                .mesh = *mesh,
@@ -390,37 +427,8 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                                .traces = traces};
     /* With sequence parallelism a unit's input is already this rank's part. */
     if (model->sequence_parallel) b.program->config.partition_activations = false;
-    size_t groups = (size_t)model->num_groups;
-    Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.group, "builder", &b.group), end);
-    Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.leaving, "builder", &b.leaving), end);
-    int states = model->num_units * config->accumulation;
-    Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
-    for (int u = 0; u < states; u++)
-        b.state[u] = (struct unit_state){.output = -1,
-                                         .output_gradient = -1,
-                                         .saved = -1,
-                                         .deferred = -1,
-                                         .input = -1,
-                                         .in_host = -1,
-                                         .kept = -1};
-    Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
-    Z3D_TRY_GOTO(status, find_writers(&b), end);
-    z3d_builder_begin(&b);
-    if (b.status == Z3D_OK) build(&b);
-    status = b.status;
-    find_lifetimes(b.program);
-end:
-    free(b.group);
-    free(b.leaving);
-    free(b.host.piece);
-    free(b.host.leaving);
-    free(b.state);
-    free(b.input);
-    free(b.work);
-    free(b.kept_from);
-    free(b.transfer);
-    free(b.of_task);
-    z3d_timetables_destroy(b.timetables);
+    const z3d_status status = make_program(&b);
+    release(&b);
     b.program->config.pipeline.timetables = NULL;
     if (status != Z3D_OK)
         z3d_program_destroy(b.program);

@@ -6,7 +6,7 @@
 #include "zero/program/layout.h"
 #include "zero/program/pipeline.h"
 
-/* What must move for a parameter group, as decide() finds from its layout and the configuration. */
+/* What must move for a parameter group. decide() finds it from the layout and the configuration. */
 struct decisions {
     bool gather_each_use;  /* parameters: gathered before each use, then released */
     bool gather_at_start;  /* parameters: each rank has stepped its own rows; the next step begins
@@ -28,26 +28,27 @@ struct subject {
     int64_t first, count;
 };
 
-/* A subject's way from one buffer to another, through at most two buffers between them. Each leg
- * starts after the wait of the leg before it. */
+/* A subject's way from one buffer to another, through at most two other buffers. Each leg is a copy
+ * or a gather, and starts after the wait of the leg before it. */
 struct route {
     struct subject subject;
     z3d_opcode opcode[3]; /* of each leg */
     int stop[4];          /* buffers: leg n goes from stop n to stop n + 1 */
-    int legs, left, ticket;
+    int legs, ticket;
+    int left; /* how many starts and waits are still to be added to the list */
 };
 
-/* Values of route.left: how many starts and waits are still to come. */
+/* Values of route.left. */
 enum { ARRIVED = 0, ON_LAST_LEG = 1, ON_LEG_BEFORE = 3 };
 
-/* The sum of a group's gradients over the micro-batches, of one chunk that uses the group
- * (z3d_layout_use). */
+/* The sum of a group's gradients over the micro-batches. If two chunks of this pipeline stage use
+ * the group, each has a sum (z3d_layout_use). */
 struct sum_state {
     int group;
-    int kept;        /* buffer with the step's sum */
+    int kept;        /* buffer with the training step's sum */
     int gradients;   /* buffer that backward writes, -1: none yet for this micro-batch */
     bool written;    /* `gradients` has values: later writes add to them */
-    int last_writer; /* the unit whose backward completes the gradient */
+    int last_writer; /* the unit whose backward completes the gradient, -1: none */
     int reducing;    /* first entry of the reduction under way, -1: none */
     int narrowing;   /* the same for the second half of a reduction in parts */
     bool under_way;  /* the reduction has started and is not over */
@@ -55,18 +56,18 @@ struct sum_state {
 
 struct group_state {
     int parameters;  /* buffer to read parameters from, -1: not gathered */
-    int last_reader; /* the last work that reads the parameters */
-    int wanted;      /* the next work that reads the gathered parameters */
+    int last_reader; /* number of the last work that reads the parameters */
+    int wanted;      /* number of the next work that reads the gathered parameters */
     int block;       /* buffer for the parameters of its row block, -1: none */
     bool fresh;      /* hpZ: the secondary value is up to date */
-    /* First entries of collectives under way, -1: none. Parameters: the half over the nodes, the
-     * rest; gradients: gathered after their reduction. */
+    /* First entries of gathers under way, -1: none. Of parameters: widening is the half over the
+     * nodes, gathering the other half, or the whole. Of reduced gradients: sharing. */
     int widening, gathering, sharing;
-    int summing; /* ticket */
+    int summing; /* ticket of sum_copies or sum_replicated */
     bool shared; /* this rank has all rows of its gradients */
     /* Offload: parameters to the device; gradients to host or disk, and back. */
     struct route parameters_in, gradients_out, gradients_in;
-    int first_piece, end_piece; /* its part of host_steps.piece */
+    int first_piece, end_piece; /* its pieces in host_steps.piece */
     struct decisions decided;
     struct sum_state sum[2]; /* by chunk of this pipeline stage that uses the group */
 };
@@ -78,19 +79,19 @@ struct piece {
     struct route stepped_parameters, stepped_states; /* to where they are kept */
 };
 
-/* The host's steps in their order. The first `begun` pieces have left for the host, the first
- * `stepped` are stepped, the states of the first `over` are stored. */
+/* The pieces in the order of the host's steps. The transfers of the first `begun` to the host have
+ * started, the first `stepped` are stepped, the states of the first `over` are stored. */
 struct host_steps {
     struct piece *piece;
     int count, begun, stepped, over;
-    /* Delayed steps: pieces whose parameters are being stored, in this order; the stores of the
-     * first `arrived` are over. */
-    int *leaving, left, left_before, arrived; /* left_before: `left` one work earlier */
-    int64_t elements, done;                   /* of all pieces; of the stepped ones */
-    double beside, been; /* FLOPs of all work that may overlap the steps; of the work so far */
+    /* Delayed steps: the numbers of pieces whose stores of parameters have started, in this order.
+     * The first `stored` stores are over; one work earlier the first `due` had started. */
+    int *storing, num_storing, due, stored;
+    int64_t elements, done; /* of all pieces; of the stepped ones */
+    double beside, been;    /* FLOPs of all work that may overlap the steps; of the work so far */
 };
 
-/* The sums of one micro-batch that have a collective under way, by descending group. */
+/* Sums of one micro-batch whose collectives are under way, by descending group. */
 enum { REDUCTIONS = 16 };
 struct started {
     int count, micro, task;
@@ -102,18 +103,19 @@ struct unit_state {
     int output, output_gradient, saved; /* output: its newest copy */
     int deferred, input; /* for the second half of backward: what the first half wrote, and the
                             unit's input */
-    int in_host;         /* buffer in host memory for its input, also if that goes on to the disk or
-                            comes from there, -1: none */
-    int kept;            /* struct kept_input, -1: none */
+    int in_host; /* buffer in host memory for its input, also on the way to or from the disk,
+                    -1: none */
+    int kept;    /* index of its struct kept_input, -1: none */
 };
 
-/* The routes of an activation checkpoint. Not in unit_state, because few units of a large program
- * have one. */
+/* The routes of an activation checkpoint. They are not in unit_state, because few units of a large
+ * program have a checkpoint. */
 struct kept_input {
     struct route save, load;
     bool loads; /* `load` has begun */
 };
 
+/* One call of a unit. */
 struct work {
     z3d_call kind; /* RECOMPUTE also if it repeats all of forward */
     int unit, micro;
@@ -121,8 +123,8 @@ struct work {
 };
 
 /* A transfer between pipeline stages: the input of unit `unit`, or its gradient. All ranks start
- * their transfers in the order of `when`: the end of the pass that makes the data, if every pass
- * takes its usual time (z3d_schedule_times). So nothing deadlocks: both ends of the first
+ * their transfers in the order of `when`. That is the end of the pass that makes the data, if every
+ * pass takes its usual time (z3d_schedule_times). So nothing deadlocks: both ends of the first
  * unfinished transfer have started it, or start it before they wait for another one. */
 struct transfer {
     double when;
@@ -142,8 +144,9 @@ enum { MAX_ENTRIES = 5000000 };
 struct builder {
     z3d_program *program;
     int instruction_capacity, slot_capacity, buffer_capacity, num_work;
-    bool joins; /* Moves of a unit's groups may be joined: only if the model has a frozen group.
-                   Else a unit with two groups has a table, which mostly fills a message alone. */
+    bool joins; /* collectives of a unit's groups may be joined: only if the model has a frozen
+                   group. Else a unit with two groups has a table, which is mostly large enough for
+                   a message of its own */
     struct group_state *group;
     /* Under way: reductions, the oldest first; second halves of reductions in parts; sums of
      * reduced gradients. */
@@ -151,13 +154,13 @@ struct builder {
     int num_reducing;
     int *leaving, num_leaving; /* groups whose gradients may be on their way to host or disk */
     struct host_steps host;
-    int work_over;            /* finished pieces of work */
+    int work_over;            /* number of the work that is under way: so many are over */
     struct unit_state *state; /* z3d_builder_state */
     struct kept_input *input; /* in the order of z3d_builder_keep */
     int input_capacity, num_inputs;
     struct work saving, storing; /* work whose activation checkpoint is on the way to the host
-                                    (saving), from there to the disk (storing); unit -1: none */
-    int *kept_from; /* by unit: the nearest unit of its chunk, at or below it, that keeps its input,
+                                    (saving), or from there to the disk (storing); unit -1: none */
+    int *kept_from; /* by unit: the last unit of its chunk, up to this one, that keeps its input,
                        -1: none */
     struct work *work;
     z3d_timetables *timetables; /* NULL: the configuration's are used */
@@ -166,7 +169,8 @@ struct builder {
     struct transfer *transfer;
     struct crossing *of_task; /* by task; NULL: one pipeline stage */
     int num_tasks, num_transfers;
-    int started, finished; /* the next transfer to start; sends below this number are over */
+    int started, finished; /* the first so many transfers have started; the sends among the first
+                              `finished` are over */
     z3d_status status;     /* first failure; later emits do nothing */
 };
 
@@ -179,11 +183,13 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
                        const char *owner, int micro);
 z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                   int *ticket);
-/* An entry with `slots` slots; an entry of a parameter group. */
+/* An entry with `slots` slots; of a parameter group; of a subject. */
 z3d_instruction *z3d_builder_emit_slots(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int slots);
 z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int group);
+z3d_instruction *z3d_builder_emit_subject(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                          int *ticket, const struct subject *subject);
 /* The buffers of a unit in a micro-batch; the buffer with its input, -1: none. */
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
 int z3d_builder_input(const struct builder *b, int unit, int micro);
@@ -202,18 +208,18 @@ struct matrix_move {
 /* moves.c. The axes of a collective on group g: `part` if it is in parts, else all that the group
  * is sharded over. */
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
-/* joined: how many moves, from the first on, travel as one collective, because their matrices
- * together fit in a bucket and their own rows in a message; 1: the first travels alone. Buffers
- * need not be set. start: starts up to `count` moves: an entry for each, or for each bucket of a
- * single one. */
+/* joined: how many moves, from the first on, travel as one collective: their matrices together fit
+ * in a bucket, and this rank's rows of them in a message; 1: the first travels alone. Buffers need
+ * not be set. start: starts `count` joined moves, with an entry for each; or a single one, with an
+ * entry for each bucket; 0: nothing. */
 int z3d_builder_joined(const struct builder *b, const struct matrix_move *move, int count);
 void z3d_builder_start(struct builder *b, const struct matrix_move *move, int count);
-/* Waits for the moves that start with entry `first` and resets their under_way; -1: none. */
+/* Waits for the moves whose first start is entry `first`, and resets their under_way; -1: none. */
 void z3d_builder_wait(struct builder *b, int first);
 
-/* routes.c. route: begins in buffer `from`. extend: adds a leg to buffer `to`, unless it is a copy
- * to where the route ends already. end: the last buffer. advance: adds starts and
- * waits until `left` remain. */
+/* routes.c. route: without a leg, in buffer `from`. extend: adds a leg to buffer `to`, unless it is
+ * a copy to the route's present last buffer. end: the last buffer. advance: adds starts and waits
+ * to the list until `left` remain. */
 struct route z3d_builder_route(struct subject subject, int from);
 void z3d_builder_extend(struct route *route, z3d_opcode opcode, int to);
 int z3d_builder_end(const struct route *route);
@@ -222,10 +228,10 @@ void z3d_builder_advance(struct builder *b, struct route *route, int left);
 void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
                       struct subject subject, int from, int to);
 
-/* gathers.c. Gathers of parameters at the start of a step; before work number `step`, for this
+/* gathers.c. Gathers of parameters: at the start of a program; before work number `at`, for this
  * work and for later work. */
 void z3d_builder_gather_at_start(struct builder *b);
-void z3d_builder_gather_before(struct builder *b, int step);
+void z3d_builder_gather_before(struct builder *b, int at);
 
 /* live.c. The buffer for all rows of group g's parameters. The buffer for its row block: the
  * secondary value, which persists, or the one for all rows. */
@@ -233,11 +239,11 @@ int z3d_builder_whole_buffer(struct builder *b, int g);
 int z3d_builder_block_buffer(struct builder *b, int g);
 /* Whether group g keeps a secondary value (hpZ). */
 bool z3d_builder_keeps_block(const struct builder *b, int g);
-/* release_after, after work number `step`: releases groups that do not stay for later work.
- * make_room, before a gather for work `step`: releases groups that later work wants, until
+/* release_after, after work number `at`: releases groups that do not stay for later work.
+ * make_room, before a gather for work number `at`: releases groups of later work until
  * config.max_live allows the gather; false: it still does not. */
-void z3d_builder_release_after(struct builder *b, int step);
-bool z3d_builder_make_room(struct builder *b, int step);
+void z3d_builder_release_after(struct builder *b, int at);
+bool z3d_builder_make_room(struct builder *b, int at);
 
 /* gradients.c: chooses or makes the buffers of the sums. */
 void z3d_builder_place_sums(struct builder *b);
@@ -246,14 +252,14 @@ void z3d_builder_place_sums(struct builder *b);
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
 void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
                                 const int gradients[Z3D_MAX_UNIT_GROUPS]);
-/* reduce_after, after a backward: starts the reductions of the groups that it completes.
- * reduce_between, after a task whose last work is number `step`: ends the oldest reductions until
- * the gradients of the rest need no more memory than those of the next backward. Gradients that
- * persist need none. */
+/* reduce_after, after a backward: starts the reductions of the groups whose gradients it completes.
+ * reduce_between, after a task whose last work is number `at`: ends the oldest reductions until the
+ * gradients of the rest need no more memory than those of the next backward. Gradients that persist
+ * need none. */
 void z3d_builder_reduce_after(struct builder *b, struct work w);
-void z3d_builder_reduce_between(struct builder *b, int step);
-/* complete_gradients, after the last task: ends all sums. share_wait, before a step of group g:
- * waits for all its rows, if the step needs them. */
+void z3d_builder_reduce_between(struct builder *b, int at);
+/* complete_gradients, after the last task: ends all sums. share_wait, before the optimizer steps
+ * group g: waits for all rows of its gradients, if the optimizer needs them. */
 void z3d_builder_complete_gradients(struct builder *b);
 void z3d_builder_share_wait(struct builder *b, int g);
 
@@ -270,13 +276,13 @@ bool z3d_builder_keeps_input(const struct builder *b, int unit);
 bool z3d_builder_replays_output(const struct builder *b, int unit);
 /* The recording that a piece of work follows. */
 const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
-/* Whether work number `step` reads the parameters of `group`. */
-bool z3d_builder_reads_group(const struct builder *b, int step, int group);
+/* Whether work number `at` reads the parameters of `group`. */
+bool z3d_builder_reads_group(const struct builder *b, int at, int group);
 
-/* transfers.c: transfers between pipeline stages. receive, before a task: what it reads; send,
- * after a task: what it made. finish_sends: waits for all that have started. exchange: two stages
- * hold the group and swap their shards of its kept gradients; returns the buffer with the other's
- * shard. */
+/* transfers.c: transfers between pipeline stages. receive, before a task: receives what it reads.
+ * send, after a task: sends what it made. finish_sends: waits for all sends that have started.
+ * exchange: two stages hold the group and send each other this rank's shard of its kept gradients;
+ * returns the buffer with the other stage's shard. */
 z3d_status z3d_builder_list_transfers(struct builder *b);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);
@@ -284,26 +290,26 @@ void z3d_builder_finish_sends(struct builder *b);
 int z3d_builder_exchange(struct builder *b, int group);
 
 /* offload.c. fetches: whether group g's parameters must come from host or disk. fetch: advances
- * their route until `left` starts and waits remain; returns its last buffer, which holds the own
+ * their route until `left` starts and waits remain; returns its last buffer, which gets this rank's
  * row. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 int z3d_builder_fetch(struct builder *b, int g, int left);
-/* fetch_sum: like fetch, for the sum so far. store_sum: sends it from sum[0].kept.
- * go_on_storing: advances all sums that leave. */
+/* The same for the sum of gradients so far: fetch_sum is like fetch; store_sum sends the sum from
+ * sum[0].kept to host or disk; go_on_storing advances all such sums. */
 int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);
-/* Whether the host steps group g; all steps of the host. */
+/* Whether this stage holds group g and the host steps it; all steps of the host. */
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
-/* Delayed steps of the host (without offload.delayed these do nothing). begin_delayed: before all
+/* Delayed steps of the host; without offload.delayed these do nothing. begin_delayed: before all
  * work. step_before: before an entry writes group g's kept gradients. step_beside: after a unit's
- * entry, which overlaps the steps. let_parameters_go: after each piece of work. finish_delayed:
- * after all work. */
+ * entry, which overlaps the steps. store_parameters: after each work. finish_delayed: after all
+ * work. */
 void z3d_builder_begin_delayed(struct builder *b);
 void z3d_builder_step_before(struct builder *b, int g);
 void z3d_builder_step_beside(struct builder *b);
-void z3d_builder_let_parameters_go(struct builder *b);
+void z3d_builder_store_parameters(struct builder *b);
 void z3d_builder_finish_delayed(struct builder *b);
 
 /* activation_checkpointing/checkpoints.c. save_input: after a unit's forward. finish_saves: after

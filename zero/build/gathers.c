@@ -1,8 +1,8 @@
-/* Gathers of parameters: before a use, ahead of it, or at the start of a step. A gather in
- * parts has two halves: over the nodes, then over the ranks of a node. */
+/* Gathers of parameters: before a use, ahead of it, or at the start of a program. A gather in parts
+ * has two halves: over the nodes, then over the ranks of a node. */
 #include "zero/build/builder.h"
 
-/* The gather copies the own rows from buffer `from`, unless they are in place. */
+/* The gather copies this rank's rows from buffer `from`, unless they are already in `buffer`. */
 static void set_buffers(const struct builder *b, struct matrix_move *move, int buffer, int from) {
     move->buffer = buffer;
     move->from = from == buffer || z3d_builder_fetches(b, move->group) ? -1 : from;
@@ -38,7 +38,7 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
         const bool in_parts = group->decided.in_parts;
         if (in_parts && !z3d_builder_keeps_block(b, g)) {
             group->parameters = group->block;
-        } else if (z3d_builder_fetches(b, g)) { /* the fetch brings the own row */
+        } else if (z3d_builder_fetches(b, g)) { /* the fetch brings this rank's row */
             group->parameters = z3d_builder_fetch(b, g, ARRIVED);
         } else {
             group->parameters = z3d_builder_whole_buffer(b, g);
@@ -52,36 +52,34 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
 
 typedef void start_function(struct builder *b, struct matrix_move *move, int count);
 
-/* Calls `start` for the groups that work `step` reads and that are not gathered, once for joined
- * ones. A gather that is not joined starts before the next group's fetch. */
-static void start_some(struct builder *b, int step, bool at_start, start_function *start) {
+/* Calls `start` for the groups that work number `at` reads and that are not gathered: once for the
+ * groups of a joined gather, else for each group, so that its gather starts before the next group's
+ * fetch. */
+static void start_some(struct builder *b, int at, bool at_start, start_function *start) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    if (at >= b->num_work) return;
+    const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     int count = 0;
     for (int s = 0; s < unit->num_groups; s++) {
         const int g = unit->group[s];
-        if (b->group[g].parameters >= 0 || !z3d_builder_reads_group(b, step, g)) continue;
+        if (b->group[g].parameters >= 0 || !z3d_builder_reads_group(b, at, g)) continue;
         if (at_start && !b->group[g].decided.gather_at_start) continue;
-        b->group[g].wanted = step;
+        b->group[g].wanted = at;
         move[count++] = (struct matrix_move){.opcode = Z3D_OP_GATHER_PARAMS,
                                              .axes = z3d_builder_axes(b, g, Z3D_ROLE_BLOCKS),
                                              .group = g,
                                              .micro = -1};
     }
-    for (int at = 0, joined; at < count; at += joined) {
-        joined = z3d_builder_joined(b, move + at, count - at);
-        start(b, move + at, joined);
+    for (int n = 0, joined; n < count; n += joined) {
+        joined = z3d_builder_joined(b, move + n, count - n);
+        start(b, move + n, joined);
     }
 }
 
-static void start_for(struct builder *b, int step, start_function *start) {
-    if (step < b->num_work) start_some(b, step, false, start);
-}
-
 /* The same ahead of time, if config.max_live allows it. */
-static bool start_ahead(struct builder *b, int step, start_function *start) {
-    if (!z3d_builder_make_room(b, step)) return false;
-    start_for(b, step, start);
+static bool start_ahead(struct builder *b, int at, start_function *start) {
+    if (!z3d_builder_make_room(b, at)) return false;
+    start_some(b, at, false, start);
     return true;
 }
 
@@ -90,60 +88,57 @@ static bool widens(const struct builder *b) {
 }
 
 /* The next work of another unit. */
-static int next_unit(const struct builder *b, int step) {
-    int next = step + 1;
-    while (next < b->num_work && step < b->num_work && b->work[next].unit == b->work[step].unit)
-        next++;
+static int next_unit(const struct builder *b, int at) {
+    int next = at + 1;
+    while (next < b->num_work && at < b->num_work && b->work[next].unit == b->work[at].unit) next++;
     return next;
 }
 
-/* Starts or advances the transfers of all groups that work `step` gathers and that live on the host
- * or the disk. */
-static void fetch_for(struct builder *b, int step, int left) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+/* Advances the fetches of all groups that work number `at` must gather from host or disk. */
+static void fetch_for(struct builder *b, int at, int left) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
         if (z3d_builder_fetches(b, g) && b->group[g].parameters < 0 && b->group[g].block < 0 &&
-            z3d_builder_reads_group(b, step, g))
+            z3d_builder_reads_group(b, at, g))
             z3d_builder_fetch(b, g, left);
     }
 }
 
-/* Elements of the matrices that work `step` gathers; fetched: only of those from host or disk. */
-static int64_t gathered_elements(const struct builder *b, int step, bool fetched) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+/* Elements of the groups that work number `at` gathers; fetched: only from host or disk. */
+static int64_t gathered_elements(const struct builder *b, int at, bool fetched) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     int64_t elements = 0;
     for (int s = 0; s < unit->num_groups; s++) {
         const int g = unit->group[s];
         const bool counts =
             fetched ? z3d_builder_fetches(b, g) : b->group[g].decided.gather_each_use;
-        if (counts && z3d_builder_reads_group(b, step, g))
+        if (counts && z3d_builder_reads_group(b, at, g))
             elements += b->program->layout->group[g].padded;
     }
     return elements;
 }
 
-/* Advances the fetches of work `step`, and of the units after it while the sum is at most
- * config.prefetch elements. Returns the work after them. At most num_units
- * units. */
-static int fetch_ahead(struct builder *b, int step, int left) {
+/* Advances the fetches of work number `at`, and of the units after it while the sum is at most
+ * config.prefetch elements. Returns the number of the work after them. */
+static int fetch_ahead(struct builder *b, int at, int left) {
     int64_t elements = 0;
-    for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
-        elements += gathered_elements(b, step, true);
+    for (int n = 0; n < b->program->model->num_units && at < b->num_work; n++) {
+        elements += gathered_elements(b, at, true);
         if (n > 0 && elements > b->program->config.prefetch) break;
-        if (left == ON_LAST_LEG && !z3d_builder_make_room(b, step)) break;
-        fetch_for(b, step, left);
-        step = next_unit(b, step);
+        if (left == ON_LAST_LEG && !z3d_builder_make_room(b, at)) break;
+        fetch_for(b, at, left);
+        at = next_unit(b, at);
     }
-    return step;
+    return at;
 }
 
 /* Starts the gathers of the next unit, and of the units after it while the sum is at most
- * config.gather_ahead elements. Returns the work after them. */
-static int gather_ahead(struct builder *b, int step) {
+ * config.gather_ahead elements. Returns the number of the work after them. */
+static int gather_ahead(struct builder *b, int at) {
     const int64_t most = b->program->config.gather_ahead;
     int64_t elements = 0;
-    int next = next_unit(b, step);
+    int next = next_unit(b, at);
     for (int n = 0; n < b->program->model->num_units && next < b->num_work; n++) {
         elements += gathered_elements(b, next, false);
         if (n > 0 && (most == 0 || elements > most)) break;
@@ -153,22 +148,22 @@ static int gather_ahead(struct builder *b, int step) {
     return next;
 }
 
-/* Starts the gathers of work `step` and waits for them; with overlap, starts those of later work,
- * which travel beside it. */
-void z3d_builder_gather_before(struct builder *b, int step) {
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    z3d_builder_make_room(b, step);
-    if (widens(b) && b->program->config.overlap) { /* has mostly started before */
-        start_for(b, step, start_widening);
-        start_ahead(b, next_unit(b, step), start_widening);
+/* Starts the gathers of work number `at` and waits for them. With overlap it starts those of later
+ * work, which run beside this work. */
+void z3d_builder_gather_before(struct builder *b, int at) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
+    z3d_builder_make_room(b, at);
+    if (widens(b) && b->program->config.overlap) { /* mostly it has started before */
+        start_some(b, at, false, start_widening);
+        start_ahead(b, next_unit(b, at), start_widening);
     }
-    start_for(b, step, start_gather);
+    start_some(b, at, false, start_gather);
     for (int s = 0; s < unit->num_groups; s++)
         if (b->group[unit->group[s]].gathering >= 0 &&
-            z3d_builder_reads_group(b, step, unit->group[s]))
+            z3d_builder_reads_group(b, at, unit->group[s]))
             z3d_builder_wait(b, b->group[unit->group[s]].gathering);
     if (!b->program->config.overlap) return;
-    int next = gather_ahead(b, step); /* beside this work */
+    int next = gather_ahead(b, at); /* beside this work */
     if (widens(b) && start_ahead(b, next, start_widening)) next = next_unit(b, next);
     if (b->program->config.offload.parameters == Z3D_SPACE_DEVICE) return;
     int fetched = fetch_ahead(b, next, ON_LAST_LEG);
@@ -188,5 +183,5 @@ static void start_at_start(struct builder *b, struct matrix_move *move, int coun
 
 /* In the order of first use: they overlap the forward. */
 void z3d_builder_gather_at_start(struct builder *b) {
-    for (int step = 0; step < b->num_work; step++) start_some(b, step, true, start_at_start);
+    for (int at = 0; at < b->num_work; at++) start_some(b, at, true, start_at_start);
 }

@@ -11,7 +11,7 @@ static struct sum_state *sum_of(const struct builder *b, struct work w, int g) {
     return &b->group[g].sum[z3d_layout_use(b->program->layout, w.unit, g)];
 }
 
-/* A group's first sum persists; a second one, of another chunk, lives within the step. */
+/* A group's first sum persists. A second one, of another chunk, does not. */
 void z3d_builder_place_sums(struct builder *b) {
     z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
@@ -42,14 +42,14 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
 
 /* ---- reductions, sums ---- */
 
-/* sum_copies and sum_replicated follow the last reduction: once a step, on the same 1/N of the
- * elements in every ZeRO stage. */
+/* sum_copies and sum_replicated come after the last reduction: once a training step, on the same
+ * 1/N of the elements in every ZeRO stage. */
 static void emit_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g) {
     z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
 }
 
-/* Whether the own row must be summed over the copies of the states, or over the tensor group
+/* Whether this rank's row must be summed over the copies of the states, or over the tensor group
  * (replicated parameters). */
 static bool adds_up(const struct builder *b, int g) {
     return b->group[g].decided.sum_copies || b->group[g].decided.sum_replicated;
@@ -79,7 +79,7 @@ static void start_sharing(struct builder *b, int g, bool first) {
         1);
 }
 
-/* After the own row is complete: it goes to host or disk, or all rows are gathered. */
+/* After this rank's row is complete: it goes to host or disk, or all rows are gathered. */
 static void share_gradients(struct builder *b, int g) {
     if (z3d_gradients_leave(b->program->layout, g)) {
         z3d_instruction *i =
@@ -125,8 +125,8 @@ static void keep_shard(struct builder *b, struct sum_state *sum, int micro) {
     sum->gradients = -1;
 }
 
-/* Starts the reductions of one unit's groups; in parts the first half is over the ranks of a node,
- * the second half over the nodes. */
+/* Starts the reductions of one unit's groups, or their second halves. In parts the first half is
+ * over the ranks of a node, the second half over the nodes. */
 static void start_reductions(struct builder *b, struct sum_state *const *sums, int count, int micro,
                              bool first) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
@@ -153,7 +153,7 @@ static void start_reductions(struct builder *b, struct sum_state *const *sums, i
     }
 }
 
-/* After a reduction: keeps the own row; after the last micro-batch, also starts its sum. */
+/* After a reduction: keeps this rank's row. After the last micro-batch it also starts its sum. */
 static void end_reduction(struct builder *b, struct sum_state *sum, int micro) {
     z3d_program *p = b->program;
     const int g = sum->group;
@@ -179,7 +179,7 @@ static void wait_narrowings(struct builder *b) {
     b->narrowing.count = 0;
 }
 
-/* Ends the oldest reduction, or its first half, and then starts the second half. */
+/* Ends the oldest reductions. Of those in parts it ends the first half and starts the second. */
 static void end_oldest(struct builder *b) {
     const struct started *over = &b->reducing[0];
     struct sum_state *half[Z3D_MAX_UNIT_GROUPS];
@@ -203,7 +203,7 @@ static void end_oldest(struct builder *b) {
     memmove(b->reducing, b->reducing + 1, (size_t)b->num_reducing * sizeof *b->reducing);
 }
 
-/* Ends the reduction of an earlier micro-batch's gradients, which frees their buffer. */
+/* Ends the sum's reduction of an earlier micro-batch, so that its buffer can be written again. */
 static void end_until(struct builder *b, const struct sum_state *sum) {
     while (sum->under_way) {
         wait_narrowings(b);
@@ -211,17 +211,14 @@ static void end_until(struct builder *b, const struct sum_state *sum) {
     }
 }
 
-/* Ends reductions of earlier tasks, to free their memory before a backward takes more. */
-static void end_earlier(struct builder *b, int task) {
-    while (b->num_reducing > 0 && b->reducing[0].task != task) end_oldest(b);
-    if (b->narrowing.count > 0 && b->narrowing.task != task) wait_narrowings(b);
-}
-
 int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
     struct sum_state *sum = sum_of(b, w, g);
     end_until(b, sum);
-    if (!b->group[g].decided.reduce_kept) end_earlier(b, w.task);
+    if (!b->group[g].decided.reduce_kept) { /* reductions of earlier tasks free memory for this */
+        while (b->num_reducing > 0 && b->reducing[0].task != w.task) end_oldest(b);
+        if (b->narrowing.count > 0 && b->narrowing.task != w.task) wait_narrowings(b);
+    }
     if (sum->gradients >= 0) return sum->gradients;
     int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].padded);
     if (b->group[g].decided.reduce_kept && sum == &b->group[g].sum[0])
@@ -301,17 +298,17 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
     if (!p->config.overlap) wait_reductions(b);
 }
 
-/* The next backward, or half of one, after work number `step`; -1: none. */
-static int next_backward(const struct builder *b, int step) {
-    while (++step < b->num_work)
-        if (b->work[step].kind != Z3D_CALL_FORWARD && b->work[step].kind != Z3D_CALL_RECOMPUTE)
-            return step;
+/* The number of the next backward, or half of one, after work number `at`; -1: none. */
+static int next_backward(const struct builder *b, int at) {
+    while (++at < b->num_work)
+        if (b->work[at].kind != Z3D_CALL_FORWARD && b->work[at].kind != Z3D_CALL_RECOMPUTE)
+            return at;
     return -1;
 }
 
-/* Whether all reductions may stay under way until backward `next`. None may have gradients that go
- * to host or disk, which takes long. Their gradients may need as much memory as those of `next`;
- * reductions that `next` ends first do not count. */
+/* Whether all reductions may stay under way until the backward `next`: none has gradients that go
+ * to host or disk, which takes long; and their gradients need at most as much memory as those of
+ * `next`. Reductions that `next` ends before it takes memory do not count. */
 static bool may_stay_under_way(const struct builder *b, int next) {
     const struct work w = b->work[next];
     const z3d_unit *unit = &b->program->model->unit[w.unit];
@@ -330,8 +327,8 @@ static bool may_stay_under_way(const struct builder *b, int next) {
     return spare >= 0;
 }
 
-void z3d_builder_reduce_between(struct builder *b, int step) {
-    const int next = next_backward(b, step);
+void z3d_builder_reduce_between(struct builder *b, int at) {
+    const int next = next_backward(b, at);
     z3d_builder_go_on_storing(b);
     while (next >= 0 && b->num_reducing + b->narrowing.count > 0 && !may_stay_under_way(b, next)) {
         if (b->num_reducing > 0)

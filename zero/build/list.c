@@ -59,7 +59,7 @@ void z3d_builder_begin(struct builder *b) {
     if (b->status == Z3D_OK) grow_slots(b, z3d_slots_with(Z3D_MAX_UNIT_GROUPS));
 }
 
-/* After a failure: an entry that nobody reads, with the first slots (z3d_builder_begin). */
+/* After a failure: returns an entry that nobody reads, with the first slots (z3d_builder_begin). */
 z3d_instruction *z3d_builder_emit_slots(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int slots) {
     z3d_program *p = b->program;
@@ -101,6 +101,17 @@ z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3
     z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
     i->group = g;
     i->axes = z3d_opcode_axes(b->program->layout, opcode, g);
+    return i;
+}
+
+z3d_instruction *z3d_builder_emit_subject(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                          int *ticket, const struct subject *subject) {
+    z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, ticket, subject->group);
+    i->unit = subject->unit;
+    i->micro = subject->micro;
+    i->rows = subject->rows;
+    i->first = subject->first;
+    i->count = subject->count;
     return i;
 }
 

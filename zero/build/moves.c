@@ -1,9 +1,9 @@
-/* Collectives on parameter groups' matrices: cut into buckets, or several joined to one. */
+/* Collectives on parameter groups' matrices: one is cut into buckets, or several are joined. */
 #include <string.h>
 
 #include "zero/build/builder.h"
 
-/* Largest packed matrix in bytes: larger copies cost what joining saves. */
+/* Bytes of the largest packed matrix: copies of a larger one cost as much as joining saves. */
 enum { MOST_PACKED = 4 * Z3D_RING_SEGMENT };
 
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part) {
@@ -104,8 +104,8 @@ void z3d_builder_start(struct builder *b, const struct matrix_move *move, int co
         start_alone(b, move);
 }
 
-/* Whether entry `index` is one of the starts that begin with entry `first`: a bucket, or a joined
- * group. */
+/* Whether entry `index` is a start of the same move as entry `first`: another bucket, or another
+ * group of a joined collective. */
 static bool travels_with(const z3d_program *p, int first, int index) {
     const z3d_instruction *a = &p->instruction[first], *in = &p->instruction[index];
     if (index == first) return true;

@@ -1,14 +1,15 @@
-/* Offload: states in host memory or on the disk travel to the device or host that uses them, and
- * back, beside compute (ZeRO-Offload, Ren et al. 2101.06840; ZeRO-Infinity, Rajbhandari
- * et al. 2104.07857). Parameters travel ahead of the gathers that read them. The host steps pieces
- * of groups. Meanwhile gradients and states of the next piece arrive, and parameters and states of
- * the one before leave. */
+/* Offload: states in host memory or on the disk go to the device or host that uses them, and back,
+ * beside compute (ZeRO-Offload, Ren et al. 2101.06840; ZeRO-Infinity, Rajbhandari
+ * et al. 2104.07857). Parameters are fetched ahead of the gathers that read them. The host steps
+ * groups in pieces. Meanwhile gradients and states of the next pieces arrive, and parameters and
+ * states of the piece before are stored. */
 #include <stdlib.h>
 
 #include "src/base/disk.h"
 #include "zero/build/builder.h"
 
-/* A buffer for a subject in host memory. disk: a disk reads or writes it, in whole blocks. */
+/* A buffer in host memory for a subject. disk: it is read from or written to a disk, in whole
+ * blocks. */
 static int host_buffer(struct builder *b, z3d_category category, const char *what,
                        const struct subject *subject, int tensors, z3d_dtype dtype, bool disk) {
     z3d_program *p = b->program;
@@ -33,7 +34,8 @@ static struct subject own_row(const struct builder *b, int g) {
     return columns(g, Z3D_ROWS_OWN, 0, b->program->layout->group[g].shard);
 }
 
-/* A group's own row in host memory: its state there, or a buffer on the way to or from the disk. */
+/* The buffer in host memory with this rank's row of a group's state: the state itself, or a buffer
+ * on the way to or from the disk. */
 static int staged(struct builder *b, int g, z3d_state_role role, z3d_category category,
                   const char *what) {
     const struct subject row = own_row(b, g);
@@ -70,17 +72,13 @@ static int staged_sum(struct builder *b, int g) {
 }
 
 void z3d_builder_go_on_storing(struct builder *b) {
-    int left = 0;
+    int kept = 0;
     for (int n = 0; n < b->num_leaving; n++) {
         struct route *route = &b->group[b->leaving[n]].gradients_out;
         z3d_builder_advance(b, route, route->left > 2 ? route->left - 2 : ARRIVED);
-        if (route->left > 0) b->leaving[left++] = b->leaving[n];
+        if (route->left > 0) b->leaving[kept++] = b->leaving[n];
     }
-    b->num_leaving = left;
-}
-
-static void finish_storing(struct builder *b, int g) {
-    z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
+    b->num_leaving = kept;
 }
 
 void z3d_builder_store_sum(struct builder *b, int g) {
@@ -100,7 +98,7 @@ int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
     z3d_program *p = b->program;
     struct route *route = &b->group[g].gradients_in;
     if (route->left == 0) {
-        finish_storing(b, g);
+        z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
         int fetched =
             z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
                                z3d_bytes_of(p->config.grad_dtype, p->layout->group[g].shard),
@@ -118,7 +116,8 @@ int z3d_builder_fetch_sum(struct builder *b, int g, int left) {
 /* ---- the optimizer, on the host ---- */
 
 bool z3d_builder_steps_on_host(const struct builder *b, int g) {
-    return z3d_state_space(b->program->layout, g, Z3D_STATE_OPTIMIZER) != Z3D_SPACE_DEVICE;
+    return b->program->layout->group[g].held &&
+           z3d_state_space(b->program->layout, g, Z3D_STATE_OPTIMIZER) != Z3D_SPACE_DEVICE;
 }
 
 static int kept(const struct builder *b, const struct piece *piece, z3d_state_role role) {
@@ -145,12 +144,12 @@ static bool is_delayed(const struct builder *b) {
     return b->program->config.offload.delayed;
 }
 
-/* The gradients and states of a piece start on their way to the host. */
-static void begin(struct builder *b, struct piece *piece) {
+/* Starts the transfers of a piece's gradients and states to the host. */
+static void begin_piece(struct builder *b, struct piece *piece) {
     const int g = piece->subject.group;
     if (!is_delayed(b)) {
         z3d_builder_share_wait(b, g);
-        finish_storing(b, g);
+        z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
     }
     piece->gradients =
         to_host(b, piece, Z3D_STATE_GRADIENT, Z3D_CATEGORY_GRADIENTS, "gradients on the host");
@@ -161,7 +160,7 @@ static void begin(struct builder *b, struct piece *piece) {
 }
 
 /* Delayed steps need a buffer for new parameters: the old ones are still read. */
-static void step(struct builder *b, struct piece *piece) {
+static void step_piece(struct builder *b, struct piece *piece) {
     const int home = kept(b, piece, Z3D_STATE_VALUE);
     const z3d_space space =
         z3d_state_space(b->program->layout, piece->subject.group, Z3D_STATE_VALUE);
@@ -172,10 +171,7 @@ static void step(struct builder *b, struct piece *piece) {
         parameters = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "stepped", &piece->subject, 1,
                                  b->program->config.dtype, space == Z3D_SPACE_DISK);
     z3d_instruction *i =
-        z3d_builder_emit_group(b, Z3D_OP_HOST_STEP, Z3D_PHASE_WHOLE, NULL, piece->subject.group);
-    i->rows = piece->subject.rows;
-    i->first = piece->subject.first;
-    i->count = piece->subject.count;
+        z3d_builder_emit_subject(b, Z3D_OP_HOST_STEP, Z3D_PHASE_WHOLE, NULL, &piece->subject);
     i->buffer[Z3D_SLOT_INPUT] = z3d_builder_end(&piece->gradients);
     i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_builder_end(&piece->states);
     i->buffer[Z3D_SLOT_PARAMETERS] = parameters;
@@ -195,17 +191,13 @@ static int64_t piece_columns(const struct builder *b, int g) {
     return z3d_round_up(columns, Z3D_OFFLOAD_ALIGN);
 }
 
-static bool is_stepped_here(const struct builder *b, int g) {
-    return b->program->layout->group[g].held && z3d_builder_steps_on_host(b, g);
-}
-
 enum { ENTRIES = 9 }; /* of a piece, at most */
 
 static z3d_status count_pieces(const struct builder *b, int64_t *total) {
     const z3d_layout *layout = b->program->layout;
     *total = 0;
     for (int g = 0; g < layout->num_groups; g++)
-        if (is_stepped_here(b, g))
+        if (z3d_builder_steps_on_host(b, g))
             *total += (layout->group[g].shard + piece_columns(b, g) - 1) / piece_columns(b, g);
     if (*total <= (MAX_ENTRIES - b->program->num_instructions) / ENTRIES) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -220,13 +212,13 @@ static z3d_status count_pieces(const struct builder *b, int64_t *total) {
 static void list_group(struct builder *b, int g) {
     struct host_steps *host = &b->host;
     const z3d_group_layout *group = &b->program->layout->group[g];
-    if (!is_stepped_here(b, g) || b->group[g].end_piece > 0) return;
+    if (!z3d_builder_steps_on_host(b, g) || b->group[g].end_piece > 0) return;
     b->group[g].first_piece = host->count;
     for (int64_t first = 0; first < group->shard; first += piece_columns(b, g)) {
-        const int64_t left = group->shard - first, most = piece_columns(b, g);
+        const int64_t rest = group->shard - first, most = piece_columns(b, g);
         host->piece[host->count++].subject =
             columns(g, z3d_state_rows(b->program->layout, g, Z3D_STATE_OPTIMIZER), first,
-                    left < most ? left : most);
+                    rest < most ? rest : most);
     }
     b->group[g].end_piece = host->count;
 }
@@ -238,8 +230,8 @@ static z3d_status make_room(struct builder *b) {
     Z3D_TRY(z3d_new((size_t)total, sizeof *b->host.piece, "pieces of the optimizer step",
                     &b->host.piece));
     if (!is_delayed(b)) return Z3D_OK;
-    return z3d_new((size_t)total, sizeof *b->host.leaving, "pieces of the optimizer step",
-                   &b->host.leaving);
+    return z3d_new((size_t)total, sizeof *b->host.storing, "pieces of the optimizer step",
+                   &b->host.storing);
 }
 
 static void finish_oldest(struct builder *b) {
@@ -248,13 +240,13 @@ static void finish_oldest(struct builder *b) {
     z3d_builder_advance(b, &piece->stepped_states, ARRIVED);
 }
 
-static void let_go(struct builder *b, int k) {
-    b->host.leaving[b->host.left++] = k;
+static void start_store(struct builder *b, int k) {
+    b->host.storing[b->host.num_storing++] = k;
     z3d_builder_advance(b, &b->host.piece[k].stepped_parameters, ON_LAST_LEG);
 }
 
-/* Under way together: arriving pieces, the piece that is stepped, and the one before it, which
- * leaves. */
+/* Under way together: pieces that arrive, the piece that is stepped, and the piece before it, which
+ * is stored. */
 static void step_next(struct builder *b) {
     const z3d_program_config *c = &b->program->config;
     struct host_steps *host = &b->host;
@@ -262,13 +254,13 @@ static void step_next(struct builder *b) {
     const int late = depth > 2, ahead = depth - 1 - late, k = host->stepped++;
     struct piece *piece = &host->piece[k];
     while (host->begun < host->count && host->begun <= k + ahead)
-        begin(b, &host->piece[host->begun++]);
-    step(b, piece);
+        begin_piece(b, &host->piece[host->begun++]);
+    step_piece(b, piece);
     host->done += piece->subject.count;
     if (!is_delayed(b))
         z3d_builder_advance(b, &piece->stepped_parameters, ON_LAST_LEG);
     else if (b->group[piece->subject.group].last_reader < b->work_over)
-        let_go(b, k); /* no work reads the group's old parameters any more */
+        start_store(b, k); /* no later work reads the group's old parameters */
     z3d_builder_advance(b, &piece->stepped_states, ON_LAST_LEG);
     while (host->over + late <= k) finish_oldest(b);
 }
@@ -283,10 +275,10 @@ void z3d_builder_step_on_host(struct builder *b) {
     while (host->over < host->count && b->status == Z3D_OK) finish_oldest(b);
 }
 
-/* ---- delayed: a step late, beside forward and backward ---- */
+/* ---- delayed: one training step later, beside forward and backward ---- */
 
-/* Whether the kept gradients of the unit's group number `s` change in or after this work: in any
- * backward that adds to them directly, else after the one that completes them. */
+/* Whether this work leads to a write of the kept gradients of the unit's group number `s`: a
+ * backward that adds to them, or the one that completes the gradients that are added to them. */
 static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
     const int g = b->program->model->unit[work.unit].group[s];
     const bool backward = work.kind == Z3D_CALL_BACKWARD || work.kind == Z3D_CALL_BACKWARD_WEIGHT;
@@ -296,7 +288,7 @@ static bool writes_kept(const struct builder *b, struct work work, const z3d_tra
     return b->group[g].decided.reduce_kept || b->group[g].sum[0].last_writer == work.unit;
 }
 
-/* Groups in the order in which this step overwrites their pending gradients. */
+/* Lists groups in the order in which this program overwrites their pending gradients. */
 static void list_in_order_of_writes(struct builder *b) {
     double flops = 0;
     for (int w = 0; w < b->num_work; w++) {
@@ -318,27 +310,28 @@ void z3d_builder_begin_delayed(struct builder *b) {
     if (b->status != Z3D_OK) return;
     list_in_order_of_writes(b);
     for (int k = 0; k < host->count; k++) host->elements += host->piece[k].subject.count;
-    if (host->count > 0 && b->program->config.overlap) begin(b, &host->piece[host->begun++]);
+    if (host->count > 0 && b->program->config.overlap) begin_piece(b, &host->piece[host->begun++]);
 }
 
 void z3d_builder_step_before(struct builder *b, int g) {
     while (b->host.stepped < b->group[g].end_piece && b->status == Z3D_OK) step_next(b);
 }
 
-static void finish_parameters(struct builder *b, int left) {
+static void finish_parameters(struct builder *b, int end) {
     struct host_steps *host = &b->host;
-    while (host->arrived < left)
-        z3d_builder_advance(b, &host->piece[host->leaving[host->arrived++]].stepped_parameters,
+    while (host->stored < end)
+        z3d_builder_advance(b, &host->piece[host->storing[host->stored++]].stepped_parameters,
                             ARRIVED);
 }
 
-/* Whether the share of elements, with the next piece, is at most that of the FLOPs so far. */
+/* Whether the stepped share of all elements, with the next piece, is at most the share of the FLOPs
+ * so far. */
 static bool is_due(const struct host_steps *host) {
     const double elements = (double)(host->done + host->piece[host->stepped].subject.count);
     return elements * host->beside <= host->been * (double)host->elements;
 }
 
-/* The host's steps keep the pace of the work that overlaps them. */
+/* The host's steps advance as the work that overlaps them does. */
 void z3d_builder_step_beside(struct builder *b) {
     struct host_steps *host = &b->host;
     if (host->count == 0) return;
@@ -347,29 +340,29 @@ void z3d_builder_step_beside(struct builder *b) {
 }
 
 /* Stores stepped parameters after the last work that reads the old ones. */
-void z3d_builder_let_parameters_go(struct builder *b) {
+void z3d_builder_store_parameters(struct builder *b) {
     struct host_steps *host = &b->host;
     const int over = b->work_over++;
     const z3d_unit *unit = &b->program->model->unit[b->work[over].unit];
     if (host->count == 0) return;
-    finish_parameters(b, host->left_before);
+    finish_parameters(b, host->due);
     for (int s = 0; s < unit->num_groups; s++) {
         const struct group_state *group = &b->group[unit->group[s]];
         if (group->last_reader != over) continue;
         for (int k = group->first_piece; k < group->end_piece && k < host->stepped; k++)
-            let_go(b, k);
+            start_store(b, k);
     }
-    host->left_before = host->left;
+    host->due = host->num_storing;
 }
 
 /* The gradients of this step wait for the next one. */
 void z3d_builder_finish_delayed(struct builder *b) {
     if (b->host.count == 0) return;
     for (int g = 0; g < b->program->layout->num_groups; g++) {
-        if (!is_stepped_here(b, g)) continue;
+        if (!z3d_builder_steps_on_host(b, g)) continue;
         z3d_builder_share_wait(b, g);
-        finish_storing(b, g);
+        z3d_builder_advance(b, &b->group[g].gradients_out, ARRIVED);
     }
-    finish_parameters(b, b->host.left);
+    finish_parameters(b, b->host.num_storing);
     while (b->host.over < b->host.stepped) finish_oldest(b);
 }

@@ -1,5 +1,4 @@
-/* Routes: copies and gathers that follow each other from buffer to buffer, beside compute. The
- * caller says how many entries may remain. */
+/* Routes: copies and gathers beside compute, from buffer to buffer. */
 #include "zero/build/builder.h"
 
 struct route z3d_builder_route(struct subject subject, int from) {
@@ -21,12 +20,7 @@ int z3d_builder_end(const struct route *route) {
 void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
                       struct subject subject, int from, int to) {
     const z3d_opcode_info *info = z3d_opcode_info_of(opcode);
-    z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, ticket, subject.group);
-    i->unit = subject.unit;
-    i->micro = subject.micro;
-    i->rows = subject.rows;
-    i->first = subject.first;
-    i->count = subject.count;
+    z3d_instruction *i = z3d_builder_emit_subject(b, opcode, phase, ticket, &subject);
     i->buffer[info->from] = from;
     i->buffer[info->to] = to;
 }

@@ -1,7 +1,7 @@
 /* Transfers between pipeline stages: inputs of units, their gradients, and the gradients of groups
  * that two stages hold. They run beside compute on a lane of their own: first in, first out, in one
- * order over all ranks (struct transfer). So no send needs a buffer. With tensor parallelism each
- * tensor rank sends its part, and the receiving side gathers the parts (Narayanan
+ * order over all ranks (struct transfer). So no transport needs to buffer a send. With tensor
+ * parallelism each tensor rank sends its part, and the receiving stage gathers the parts (Narayanan
  * et al. 2104.04473, section 4.1). */
 #include <stdlib.h>
 
@@ -9,7 +9,8 @@
 
 /* ---- the list of transfers ---- */
 
-/* Adds the transfer of task number `task` at the border before chunk `chunk`, if there is one. */
+/* Adds the transfer of task number `task` between chunk `chunk` and the one before it, if there is
+ * one. */
 static void add_transfer(struct builder *b, int task, int chunk, bool gradient, bool send) {
     const z3d_program *p = b->program;
     const int *stage = p->layout->stage_of_chunk;
@@ -63,23 +64,25 @@ z3d_status z3d_builder_list_transfers(struct builder *b) {
 
 /* ---- entries ---- */
 
-/* Whether tensor ranks have equal copies, so that each sends a part; else each has its own rows. */
-static bool in_parts(const z3d_program *p) {
-    return p->layout->tensor_size > 1 && !z3d_model_splits_rows(p->model, p->mode);
+/* OWN: tensor ranks have equal copies, so that each sends a part. ALL: each has other rows. */
+static z3d_rows rows_of(const z3d_program *p) {
+    const bool equal = p->layout->tensor_size > 1 && !z3d_model_splits_rows(p->model, p->mode);
+    return equal ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
+}
+
+static z3d_matrix matrix_of(const z3d_program *p, const struct transfer *t) {
+    const z3d_instruction like = {.opcode = Z3D_OP_RECV_INPUT, .unit = t->unit, .rows = rows_of(p)};
+    return z3d_instruction_matrix(p, &like);
 }
 
 static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
                              const struct transfer *t) {
-    z3d_program *p = b->program;
-    z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
-    i->unit = t->unit;
-    i->micro = t->micro;
-    i->rows = in_parts(p) ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
-    i->count = z3d_instruction_matrix(p, i).columns;
-    return i;
+    const z3d_program *p = b->program;
+    const struct subject subject = {t->unit, t->micro, -1, rows_of(p), 0, matrix_of(p, t).columns};
+    return z3d_builder_emit_subject(b, opcode, phase, ticket, &subject);
 }
 
-/* The output, or its gradient, of the unit before the border. */
+/* The buffer that is sent or received: the output of an earlier unit, or its gradient. */
 static int *crossing_buffer(const struct builder *b, const struct transfer *t) {
     int source = z3d_model_input(b->program->model, t->unit, b->program->mode);
     struct unit_state *state = z3d_builder_state(b, source, t->micro);
@@ -101,10 +104,7 @@ static void start(struct builder *b, struct transfer *t) {
     const z3d_program *p = b->program;
     if (!t->send) {
         int source = z3d_model_input(p->model, t->unit, p->mode);
-        z3d_instruction like = {.opcode = Z3D_OP_RECV_INPUT,
-                                .unit = t->unit,
-                                .rows = in_parts(p) ? Z3D_ROWS_OWN : Z3D_ROWS_ALL};
-        z3d_matrix m = z3d_instruction_matrix(p, &like);
+        const z3d_matrix m = matrix_of(p, t);
         *crossing_buffer(b, t) = z3d_builder_buffer(
             b, Z3D_CATEGORY_ACTIVATIONS, z3d_bytes_of(m.dtype, m.ranks * m.columns),
             t->gradient ? "received gradient" : "received", p->model->unit[source].name, t->micro);
@@ -117,7 +117,8 @@ static void finish_receive(struct builder *b, struct transfer *t) {
     z3d_opcode gather = t->gradient ? Z3D_OP_GATHER_INPUT_GRADIENT : Z3D_OP_GATHER_INPUT;
     int ticket = -1;
     emit_transfer(b, Z3D_PHASE_WAIT, t);
-    for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT && in_parts(b->program); phase++) {
+    if (rows_of(b->program) == Z3D_ROWS_ALL) return;
+    for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT; phase++) {
         z3d_instruction *i = emit(b, gather, (z3d_phase)phase, &ticket, t);
         i->buffer[Z3D_SLOT_INPUT] = i->buffer[Z3D_SLOT_OUTPUT] = t->buffer;
     }
@@ -135,8 +136,8 @@ void z3d_builder_finish_sends(struct builder *b) {
             emit_transfer(b, Z3D_PHASE_WAIT, &b->transfer[b->finished]);
 }
 
-/* Starts transfers, in order, up to the one that the task needs; with overlap also the next task's,
- * if only receives come before it. */
+/* Starts transfers, in order, up to the one that the task needs. With overlap it also starts those
+ * up to the next task's, if all of them are receives. */
 void z3d_builder_receive(struct builder *b, int task) {
     if (!b->of_task) return;
     bool ahead = b->program->config.overlap && task + 1 < b->num_tasks;
@@ -156,31 +157,25 @@ void z3d_builder_send(struct builder *b, int task) {
 
 /* ---- groups that two stages hold ---- */
 
-static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_phase phase,
-                                   int *ticket, int group) {
-    const z3d_layout *layout = b->program->layout;
-    z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, ticket, group);
-    i->rows = Z3D_ROWS_OWN;
-    i->count = layout->group[group].shard;
-    i->peer = layout->group[group].twin;
-    return i;
-}
-
 /* The lower stage sends first, the other one receives first: lanes are first in, first out. */
 int z3d_builder_exchange(struct builder *b, int group) {
     const z3d_program *p = b->program;
-    int64_t bytes = z3d_bytes_of(p->config.grad_dtype, p->layout->group[group].shard);
+    const int twin = p->layout->group[group].twin;
+    const struct subject row = {-1, -1, group, Z3D_ROWS_OWN, 0, p->layout->group[group].shard};
+    int64_t bytes = z3d_bytes_of(p->config.grad_dtype, row.count);
     int kept = z3d_program_group_buffer(p, group, Z3D_STATE_GRADIENT), ticket[2] = {-1, -1};
     int other = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gradients of the other stage",
                                    p->model->group[group].name, -1);
     if (b->status != Z3D_OK) return other;
     b->program->buffer[other].rows = Z3D_ROWS_OWN;
-    bool sends_first = p->layout->stage < p->layout->group[group].twin;
+    bool sends_first = p->layout->stage < twin;
     for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT; phase++) {
         for (int n = 0; n < 2; n++) {
             bool send = (n == 0) == sends_first;
             z3d_opcode opcode = send ? Z3D_OP_SEND_GRADS : Z3D_OP_RECV_GRADS;
-            z3d_instruction *i = emit_shard(b, opcode, (z3d_phase)phase, &ticket[n], group);
+            z3d_instruction *i =
+                z3d_builder_emit_subject(b, opcode, (z3d_phase)phase, &ticket[n], &row);
+            i->peer = twin;
             i->buffer[send ? Z3D_SLOT_SHARD : Z3D_SLOT_GRADIENTS] = send ? kept : other;
         }
     }

@@ -1,6 +1,6 @@
-/* The order of work in a step: the schedule lists passes of chunks; a forward pass runs the chunk's
- * units in order, a backward pass in reverse. Each segment of recomputed units is recomputed from
- * its activation checkpoint just before its backward. */
+/* The order of work in a program: the schedule lists passes of chunks. A forward pass runs the
+ * chunk's units in order, a backward pass in reverse order. Units are recomputed, from the
+ * activation checkpoint before them, just before their backward. */
 #include <stdlib.h>
 
 #include "zero/build/builder.h"
@@ -17,21 +17,21 @@ static bool has_weight_half(const z3d_program *p, int unit) {
     return !frozen;
 }
 
-/* The last unit is not recomputed: mostly its backward follows its forward at once. */
+/* The last unit is not recomputed, because its backward mostly comes right after its forward. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit) {
     return z3d_builder_goes_back(p, unit) && p->config.recompute &&
            p->model->unit[unit].checkpoint && !z3d_model_is_last(p->model, unit);
 }
 
-/* In each stretch of recomputed units, one in `checkpoint_every` keeps its input. A stretch ends
- * with its chunk. */
+/* Of the recomputed units that follow each other in a chunk, the first and then one in
+ * `checkpoint_every` keep their inputs. */
 static void place_checkpoints(struct builder *b) {
     const z3d_program *p = b->program;
     int every = p->config.checkpoint_every > 1 ? p->config.checkpoint_every : 1, kept = -1;
-    for (int u = 0, stretch = 0; u < p->model->num_units; u++) {
-        if (z3d_layout_begins_chunk(p->layout, u)) stretch = 0, kept = -1;
-        stretch = z3d_builder_recomputes(p, u) ? stretch + 1 : 0;
-        if (stretch > 0 && (stretch - 1) % every == 0) kept = u;
+    for (int u = 0, length = 0; u < p->model->num_units; u++) {
+        if (z3d_layout_begins_chunk(p->layout, u)) length = 0, kept = -1;
+        length = z3d_builder_recomputes(p, u) ? length + 1 : 0;
+        if (length > 0 && (length - 1) % every == 0) kept = u;
         b->kept_from[u] = kept;
     }
 }
@@ -52,10 +52,10 @@ const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w) {
     return z3d_traces_of(p->traces, p->mode, w.unit, all ? Z3D_CALL_FORWARD : w.kind);
 }
 
-bool z3d_builder_reads_group(const struct builder *b, int step, int group) {
-    if (step >= b->num_work) return false;
-    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    const z3d_trace *trace = z3d_builder_trace(b, b->work[step]);
+bool z3d_builder_reads_group(const struct builder *b, int at, int group) {
+    if (at >= b->num_work) return false;
+    const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
+    const z3d_trace *trace = z3d_builder_trace(b, b->work[at]);
     for (int s = 0; s < unit->num_groups; s++)
         if (unit->group[s] == group && trace->reads_parameters[s]) return true;
     return false;
@@ -80,16 +80,16 @@ static void append_backward(struct builder *b, z3d_call kind, int first, int las
 static void append_task(struct builder *b, int task) {
     z3d_task t = b->task[task];
     const z3d_layout *layout = b->program->layout;
-    const int *first_unit = &layout->first_unit[t.chunk];
-    int last = first_unit[1] - 1, end = first_unit[0]; /* end: backward */
-    if (end < layout->first_trained) end = layout->first_trained;
+    const int first = layout->first_unit[t.chunk], last = layout->first_unit[t.chunk + 1] - 1;
+    /* Units before it have no backward. */
+    const int backward_end = first < layout->first_trained ? layout->first_trained : first;
     if (t.pass == Z3D_PASS_BACKWARD)
-        append_backward(b, Z3D_CALL_BACKWARD, end, last, t.micro, task);
+        append_backward(b, Z3D_CALL_BACKWARD, backward_end, last, t.micro, task);
     if (t.pass == Z3D_PASS_BACKWARD_INPUT)
-        append_backward(b, Z3D_CALL_BACKWARD_INPUT, end, last, t.micro, task);
-    for (int u = last; u >= end && t.pass == Z3D_PASS_BACKWARD_WEIGHT; u--)
+        append_backward(b, Z3D_CALL_BACKWARD_INPUT, backward_end, last, t.micro, task);
+    for (int u = last; u >= backward_end && t.pass == Z3D_PASS_BACKWARD_WEIGHT; u--)
         if (has_weight_half(b->program, u)) append(b, Z3D_CALL_BACKWARD_WEIGHT, u, t.micro, task);
-    for (int u = first_unit[0]; u <= last && t.pass == Z3D_PASS_FORWARD; u++)
+    for (int u = first; u <= last && t.pass == Z3D_PASS_FORWARD; u++)
         append(b, Z3D_CALL_FORWARD, u, t.micro, task);
 }
 

@@ -13,7 +13,7 @@ static double *device_control(const z3d_executor *executor) {
 
 /* ---- in ---- */
 
-/* Parts of the mailbox are aligned like kernels' operands. */
+/* Parts of the mailbox are aligned as kernels' operands are. */
 enum { APART = 256 };
 
 /* State, control vector, then the fields of each micro-batch, in every mode. */
@@ -47,8 +47,8 @@ void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host) {
                        (size_t)z3d_program_field_bytes(p, f));
 }
 
-/* In training every field is written, since a captured step does the same each time; a field that
- * is not given keeps its old value in the mailbox. */
+/* In training every field is written, because a captured step does the same each time: a field that
+ * is not given has its old value in the mailbox. */
 static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host, int m, int f) {
     const z3d_program *p = executor->program;
     const void *given = host->micro[m].field[f];
@@ -83,9 +83,8 @@ z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host)
 
 /* ---- the sums ---- */
 
-/* Adds a group's squares to the control vector, from the buffer with its own row. If all tensor
- * ranks or two pipeline stages hold a parameter, the first of them counts it. */
-static z3d_status sum_group_squares(z3d_executor *executor, int g, int buffer) {
+/* If all tensor ranks or two pipeline stages hold a parameter, the first of them counts it. */
+z3d_status z3d_executor_square(z3d_executor *executor, int g, int buffer) {
     const z3d_program *p = executor->program;
     const z3d_layout *layout = p->layout;
     double *squares = device_control(executor) + Z3D_CONTROL_SQUARES;
@@ -107,19 +106,6 @@ bool z3d_executor_counts_loss(const z3d_executor *executor) {
     return p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
 }
 
-z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i) {
-    return sum_group_squares(executor, i->group, i->buffer[z3d_opcode_info_of(i->opcode)->from]);
-}
-
-static z3d_status sum_gradient_squares(z3d_executor *executor) {
-    const z3d_program *p = executor->program;
-    for (int g = 0; g < p->layout->num_groups; g++)
-        if (!z3d_gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
-            Z3D_TRY(
-                sum_group_squares(executor, g, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
-    return Z3D_OK;
-}
-
 static z3d_status sum_over_world(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     int64_t count = z3d_control_count(p);
@@ -128,7 +114,10 @@ static z3d_status sum_over_world(z3d_executor *executor) {
     Z3D_TRY(Z3D_LAUNCH(
         executor->device, control_begin, .state = z3d_executor_state(executor), .control = control,
         .count = adds_squares_early(p) ? Z3D_CONTROL_SQUARES : count, .counts = counts));
-    if (p->mode == Z3D_MODE_TRAIN) Z3D_TRY(sum_gradient_squares(executor));
+    for (int g = 0; g < p->layout->num_groups && p->mode == Z3D_MODE_TRAIN; g++)
+        if (!z3d_gradients_leave(p->layout, g) && !p->layout->group[g].frozen)
+            Z3D_TRY(z3d_executor_square(executor, g,
+                                        z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT)));
     z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
                            .op = Z3D_SUM,
                            .dtype = Z3D_F64,
@@ -152,8 +141,8 @@ z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *ho
 
 /* ---- out ---- */
 
-/* How near the loss group g is: the place of its unit. A group of several units (a tied table) is
- * last: any of them may have spoilt its gradient. */
+/* How near group g is to the loss: the number of its unit. A group of several units (a tied table)
+ * counts as the farthest, because an infinity may come from any of them. */
 static int nearness(const z3d_model *model, int g) {
     int place = -1, users = 0;
     for (int u = 0; u < model->num_units; u++)

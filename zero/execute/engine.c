@@ -356,16 +356,13 @@ z3d_status z3d_engine_read_buffer(const z3d_engine *engine, int buffer, int64_t 
                              bytes);
 }
 
-static z3d_pending_update pending_update(const z3d_engine *engine) {
-    const z3d_step_state *now = &engine->executor[Z3D_MODE_TRAIN].now;
-    if (!engine->config.program.offload.delayed || now->skip) return (z3d_pending_update){0};
-    return (z3d_pending_update){true, now->optimizer_step, now->learning_rate,
-                                now->gradient_factor};
-}
-
 void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
+    const z3d_step_state *now = &engine->executor[Z3D_MODE_TRAIN].now;
     *out = engine->state;
-    out->pending = pending_update(engine);
+    out->pending = (z3d_pending_update){0};
+    if (engine->config.program.offload.delayed && !now->skip)
+        out->pending = (z3d_pending_update){true, now->optimizer_step, now->learning_rate,
+                                            now->gradient_factor};
 }
 
 void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {

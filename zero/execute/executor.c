@@ -30,8 +30,8 @@ void z3d_executor_destroy(z3d_executor *executor) {
 
 /* ---- memory ---- */
 
-/* The ledger measures real use: a buffer counts from its first use, with the bytes taken from it,
- * to its last. */
+/* The ledger measures real use: a buffer counts from its first use to its last, with the bytes that
+ * were taken from it. */
 static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
     const z3d_program *p = executor->program;
     if (buffer < 0 || p->buffer[buffer].persistent) return;
@@ -49,17 +49,18 @@ static void release(z3d_executor *executor, int buffer) {
     executor->live[buffer] = 0;
 }
 
-static void release_dead(z3d_executor *executor, int index) {
+static void release_dead(z3d_executor *executor) {
     const z3d_program *p = executor->program;
-    for (int s = 0; s < p->instruction[index].num_slots; s++) {
-        int b = p->instruction[index].buffer[s];
-        if (b >= 0 && !p->buffer[b].persistent && p->buffer[b].last == index) release(executor, b);
+    const z3d_instruction *i = &p->instruction[executor->position];
+    for (int s = 0; s < i->num_slots; s++) {
+        int b = i->buffer[s];
+        if (b >= 0 && !p->buffer[b].persistent && p->buffer[b].last == executor->position)
+            release(executor, b);
     }
 }
 
-/* Copies or adds the own row from one buffer to the other, in this device's memory. */
-static z3d_status move_own(z3d_executor *executor, int index) {
-    const z3d_instruction *i = &executor->program->instruction[index];
+/* Copies this rank's row from one buffer to another, or adds it there, in device memory. */
+static z3d_status move_own(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
     z3d_matrix m = z3d_instruction_matrix(executor->program, i);
     int64_t count = z3d_executor_own_elements(executor, i);
@@ -99,16 +100,11 @@ static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, in
     return Z3D_OK;
 }
 
-/* A part of a unit's input that is only padding. */
-static bool is_empty(const z3d_executor *executor, const z3d_instruction *i) {
-    return z3d_executor_own_elements(executor, i) == 0;
-}
-
 /* Starts one copy for each tensor; their ids follow each other. */
 static z3d_status start_copy(z3d_executor *executor, const z3d_instruction *i) {
     const int tensors = z3d_instruction_matrix(executor->program, i).tensors;
     int64_t id;
-    if (is_empty(executor, i)) return Z3D_OK;
+    if (z3d_executor_own_elements(executor, i) == 0) return Z3D_OK; /* only padding */
     for (int tensor = 0; tensor < tensors; tensor++) {
         Z3D_TRY(start_run(executor, i, tensor, &id));
         if (tensor == 0) executor->ticket[i->ticket].id = id;
@@ -136,8 +132,9 @@ int z3d_executor_disk_requests(const z3d_program *p) {
     return most;
 }
 
-/* Host memory of a group is used by the host's step or by a disk, so the host itself must wait.
- * With a disk this holds for all host memory: the disk may read into what a checkpoint leaves. */
+/* The host's step or a disk uses a group's host memory, so the host itself must wait for its
+ * copies. With a disk it waits for all copies: the disk may use host memory that a checkpoint has
+ * left. */
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
@@ -145,7 +142,7 @@ static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const bool finish = i->group >= 0 || p->arena[Z3D_SPACE_DISK] > 0;
     const int tensors = z3d_instruction_matrix(p, i).tensors;
     z3d_status status = Z3D_OK;
-    if (is_empty(executor, i)) return Z3D_OK;
+    if (z3d_executor_own_elements(executor, i) == 0) return Z3D_OK; /* only padding */
     double *waited = disk ? &executor->disk_wait_seconds : &executor->transfer_wait_seconds;
     double begin = z3d_now();
     for (int tensor = 0; tensor < tensors && status == Z3D_OK; tensor++)
@@ -158,9 +155,8 @@ static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
 
 /* Starts a collective on the entry's columns of a matrix [ranks x stride], or on one run
  * (all-reduce). */
-static z3d_status start_collective(z3d_executor *executor, int index) {
+static z3d_status start_collective(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
-    const z3d_instruction *i = &p->instruction[index];
     z3d_matrix m = z3d_instruction_matrix(p, i);
     int64_t first, count;
     z3d_instruction_columns(p, i, &first, &count);
@@ -204,7 +200,7 @@ static z3d_status copy_packed(z3d_executor *executor, const z3d_instruction *i, 
         .source_stride = back ? i->columns : m.columns);
 }
 
-/* The last entry of a joined collective; its start is the collective's. */
+/* The last entry of a joined collective; its start starts the collective. */
 static const z3d_instruction *last_joined(const z3d_instruction *i) {
     while (i->column + i->count < i->columns) i++;
     return i;
@@ -212,16 +208,14 @@ static const z3d_instruction *last_joined(const z3d_instruction *i) {
 
 /* ---- beside compute ---- */
 
-static z3d_status start(z3d_executor *executor, int index) {
-    const z3d_instruction *i = &executor->program->instruction[index];
+static z3d_status start(z3d_executor *executor, const z3d_instruction *i) {
     if (!z3d_is_collective(i)) return start_copy(executor, i);
-    if (z3d_moves_apart(i)) Z3D_TRY(move_own(executor, index));
+    if (z3d_moves_apart(i)) Z3D_TRY(move_own(executor, i));
     if (i->columns > 0) Z3D_TRY(copy_packed(executor, i, false));
-    return last_joined(i) == i ? start_collective(executor, index) : Z3D_OK;
+    return last_joined(i) == i ? start_collective(executor, i) : Z3D_OK;
 }
 
-static z3d_status wait(z3d_executor *executor, int index) {
-    const z3d_instruction *i = &executor->program->instruction[index];
+static z3d_status wait(z3d_executor *executor, const z3d_instruction *i) {
     if (!z3d_is_collective(i)) return wait_copy(executor, i);
     int64_t first, count;
     z3d_instruction_columns(executor->program, i, &first, &count);
@@ -234,24 +228,22 @@ static z3d_status wait(z3d_executor *executor, int index) {
 
 /* ---- the watchdog ---- */
 
-/* Tells the watchdog this rank's position. `call`: an inner collective of the unit that runs. */
-static void announce(z3d_executor *executor, int64_t step, const z3d_child *call) {
+/* Tells the watchdog this rank's position. `call`: an inner collective of the unit that runs; NULL:
+ * none. */
+static void announce(z3d_executor *executor, const z3d_child *call) {
     if (!executor->config->world) return;
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[executor->position];
     bool waits = i->phase == Z3D_PHASE_WAIT;
-    bool communicates = z3d_communicates(i) && (waits || !z3d_is_collective(i));
-    char what[112], place[192];
+    bool communicates = call || (z3d_communicates(i) && (waits || !z3d_is_collective(i)));
+    char what[112], group[64] = "", place[192];
     z3d_instruction_describe(p, executor->position, what, sizeof what);
-    if (call)
-        snprintf(place, sizeof place, "step %lld: %s: %s (%s group)", (long long)step, what,
-                 z3d_collective_name(call->kind), z3d_axes_name(call->axes).text);
-    else if (communicates)
-        snprintf(place, sizeof place, "step %lld: %s (%s group)", (long long)step, what,
-                 z3d_axes_name(i->axes).text);
-    else
-        snprintf(place, sizeof place, "step %lld: %s", (long long)step, what);
-    z3d_watchdog_position(executor->config->world, call || communicates || waits, place);
+    if (communicates)
+        snprintf(group, sizeof group, " (%s group)",
+                 z3d_axes_name(call ? call->axes : i->axes).text);
+    snprintf(place, sizeof place, "step %lld: %s%s%s%s", (long long)executor->step, what,
+             call ? ": " : "", call ? z3d_collective_name(call->kind) : "", group);
+    z3d_watchdog_position(executor->config->world, communicates || waits, place);
 }
 
 void z3d_executor_announce_wait(const z3d_executor *executor, const char *what) {
@@ -281,62 +273,46 @@ static z3d_status check_child(void *context, z3d_group *group, const z3d_collect
                          z3d_dtype_name(call->dtype), z3d_axes_name(ran.axes).text,
                          z3d_collective_name(child->kind), (long long)child->count,
                          z3d_dtype_name(child->dtype), z3d_axes_name(child->axes).text);
-    announce(executor, executor->step, child);
+    announce(executor, child);
     return Z3D_OK;
 }
 
-static z3d_bump bump_over(const z3d_executor *executor, int buffer) {
-    z3d_bump bump = {z3d_executor_address(executor, buffer, 0, Z3D_U8), 0, 0, 0};
-    if (buffer >= 0) bump.capacity = executor->program->buffer[buffer].bytes;
-    return bump;
+/* NULL: the slot has no buffer. */
+static void *memory_in(const z3d_executor *executor, const z3d_instruction *i, int slot) {
+    return z3d_executor_address(executor, i->buffer[slot], 0, Z3D_U8);
+}
+
+static z3d_bump bump_over(const z3d_executor *executor, const z3d_instruction *i, int slot) {
+    const int buffer = i->buffer[slot];
+    const int64_t bytes = buffer >= 0 ? executor->program->buffer[buffer].bytes : 0;
+    return (z3d_bump){memory_in(executor, i, slot), 0, 0, bytes};
 }
 
 static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
-    const z3d_unit *unit = &p->model->unit[i->unit];
     const z3d_mesh *t = &p->mesh;
-    z3d_unit_run run = {
-        .unit = unit,
-        .device = executor->device,
-        .dtype = p->config.dtype,
-        .gradient_dtype = p->config.grad_dtype,
-        .mode = p->mode,
-        .batch = z3d_program_samples(p),
-        .tokens = p->model->tokens[p->mode],
-        .positions = z3d_cache_positions(&p->config, p->model),
-        .sample = i->micro * z3d_samples_in_all(&p->config, t) + z3d_samples_before(&p->config, t),
-        .need_output = i->need_output,
-        .ends_backward = !z3d_layout_wants_input_gradient(p->layout, i->unit),
-        .lean = p->config.selective,
-        .keep_activation = p->config.keep_activation,
-        .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
-        .output = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
-        .output_gradient =
-            z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT_GRADIENT], 0, Z3D_U8),
-        .input_gradient =
-            z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT_GRADIENT], 0, Z3D_U8),
-        .state = z3d_executor_state(executor),
-        .cache = z3d_executor_address(executor, i->buffer[Z3D_SLOT_CACHE], 0, Z3D_U8),
-        .cache_samples = z3d_samples_in_caches(&p->config),
-        .cache_first = executor->cache_first,
-        .saved = bump_over(executor, i->buffer[Z3D_SLOT_SAVED]),
-        .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
-        .deferred = bump_over(executor, i->buffer[Z3D_SLOT_DEFERRED]),
-    };
+    z3d_unit_run run = z3d_unit_run_of(p->model, p->layout, &p->config, p->mode, i->unit);
+    run.device = executor->device;
+    run.sample = i->micro * z3d_samples_in_all(&p->config, t) + z3d_samples_before(&p->config, t);
+    run.need_output = i->need_output;
+    run.input = memory_in(executor, i, Z3D_SLOT_INPUT);
+    run.output = memory_in(executor, i, Z3D_SLOT_OUTPUT);
+    run.output_gradient = memory_in(executor, i, Z3D_SLOT_OUTPUT_GRADIENT);
+    run.input_gradient = memory_in(executor, i, Z3D_SLOT_INPUT_GRADIENT);
+    run.state = z3d_executor_state(executor);
+    run.cache = memory_in(executor, i, Z3D_SLOT_CACHE);
+    run.cache_first = executor->cache_first;
+    run.saved = bump_over(executor, i, Z3D_SLOT_SAVED);
+    run.workspace = bump_over(executor, i, Z3D_SLOT_WORKSPACE);
+    run.deferred = bump_over(executor, i, Z3D_SLOT_DEFERRED);
     z3d_unit_take_groups(&run, executor->group);
     for (int f = 0; f < p->model->num_fields; f++)
         run.field[f] =
             z3d_executor_address(executor, z3d_program_batch_buffer(p, i->micro, f), 0, Z3D_U8);
-    for (int s = 0; s < unit->num_groups; s++) {
-        run.group[s] = (z3d_unit_group){
-            .parameters =
-                z3d_executor_address(executor, i->buffer[z3d_slot_parameters(s)], 0, Z3D_U8),
-            .gradients =
-                z3d_executor_address(executor, i->buffer[z3d_slot_gradients(s)], 0, Z3D_U8),
-            .offset = p->layout->group[unit->group[s]].offset,
-            .accumulate = i->accumulate >> s & 1,
-            .frozen = p->layout->group[unit->group[s]].frozen,
-        };
+    for (int s = 0; s < run.unit->num_groups; s++) {
+        run.group[s].parameters = memory_in(executor, i, z3d_slot_parameters(s));
+        run.group[s].gradients = memory_in(executor, i, z3d_slot_gradients(s));
+        run.group[s].accumulate = i->accumulate >> s & 1;
     }
     return run;
 }
@@ -368,8 +344,7 @@ static z3d_status clear_gaps(z3d_executor *executor, const z3d_bump *bump) {
                       .count = bump->capacity / (int64_t)sizeof(float), .dtype = Z3D_F32);
 }
 
-static z3d_status run_unit(z3d_executor *executor, int index) {
-    const z3d_instruction *i = &executor->program->instruction[index];
+static z3d_status run_unit(z3d_executor *executor, const z3d_instruction *i) {
     z3d_unit_run run = make_run(executor, i);
     z3d_call call = z3d_instruction_call(i);
     if (call >= Z3D_CALL_BACKWARD) Z3D_TRY(clear_padding(executor, i));
@@ -415,10 +390,10 @@ static z3d_status host_step(z3d_executor *executor, const z3d_instruction *i) {
 
 /* ---- the loop ---- */
 
-static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step *host) {
-    const z3d_instruction *i = &executor->program->instruction[index];
-    if (i->phase == Z3D_PHASE_START) return start(executor, index);
-    if (i->phase == Z3D_PHASE_WAIT) return wait(executor, index);
+static z3d_status execute(z3d_executor *executor, const z3d_instruction *i,
+                          const z3d_host_step *host) {
+    if (i->phase == Z3D_PHASE_START) return start(executor, i);
+    if (i->phase == Z3D_PHASE_WAIT) return wait(executor, i);
     switch (z3d_opcode_info_of(i->opcode)->rules) {
     case Z3D_CLASS_MARK:
         return Z3D_OK;
@@ -432,13 +407,14 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     case Z3D_CLASS_BACKWARD:
     case Z3D_CLASS_BACKWARD_INPUT:
     case Z3D_CLASS_BACKWARD_WEIGHT:
-        return run_unit(executor, index);
+        return run_unit(executor, i);
     case Z3D_CLASS_COPY: /* an input that stays is only kept alive */
-        return z3d_moves_apart(i) ? move_own(executor, index) : Z3D_OK;
+        return z3d_moves_apart(i) ? move_own(executor, i) : Z3D_OK;
     case Z3D_CLASS_SUM:
-        return move_own(executor, index);
+        return move_own(executor, i);
     case Z3D_CLASS_NORM:
-        return z3d_executor_square(executor, i);
+        return z3d_executor_square(executor, i->group,
+                                   i->buffer[z3d_opcode_info_of(i->opcode)->from]);
     case Z3D_CLASS_OPTIMIZER:
         return z3d_executor_optimize(executor, i);
     case Z3D_CLASS_HOST_OPTIMIZER:
@@ -455,30 +431,31 @@ static bool takes_itself(const z3d_instruction *i, int slot) {
            (slot == Z3D_SLOT_SAVED || slot == Z3D_SLOT_WORKSPACE || slot == Z3D_SLOT_DEFERRED);
 }
 
-static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_step *host) {
+/* The instruction at `position`. */
+static z3d_status run_instruction(z3d_executor *executor, const z3d_host_step *host) {
     const z3d_program *p = executor->program;
     const z3d_engine_config *c = executor->config;
-    announce(executor, host->state.step, NULL);
+    const z3d_instruction *i = &p->instruction[executor->position];
+    announce(executor, NULL);
     double begin = executor->trace ? z3d_now() : 0;
-    if (c->enter) Z3D_TRY(c->enter(c->enter_context, p, n));
-    Z3D_TRY(execute(executor, n, host));
-    if (wants_digests(executor)) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
-    if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
-    for (int s = 0; s < p->instruction[n].num_slots; s++)
-        if (!takes_itself(&p->instruction[n], s) && p->instruction[n].buffer[s] >= 0)
-            touch(executor, p->instruction[n].buffer[s],
-                  p->buffer[p->instruction[n].buffer[s]].bytes);
-    release_dead(executor, n);
+    if (c->enter) Z3D_TRY(c->enter(c->enter_context, p, executor->position));
+    Z3D_TRY(execute(executor, i, host));
+    if (wants_digests(executor)) Z3D_TRY(z3d_executor_digest(executor));
+    if (executor->trace) z3d_executor_trace(executor, begin, z3d_now());
+    for (int s = 0; s < i->num_slots; s++)
+        if (!takes_itself(i, s) && i->buffer[s] >= 0)
+            touch(executor, i->buffer[s], p->buffer[i->buffer[s]].bytes);
+    release_dead(executor);
     return Z3D_OK;
 }
 
 z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host) {
     const z3d_program *p = executor->program;
-    long long step = host->state.step;
+    long long step = executor->step;
     char what[96];
     for (int n = 0; n < p->num_instructions; n++) {
         executor->position = n;
-        z3d_status status = run_instruction(executor, n, host);
+        z3d_status status = run_instruction(executor, host);
         if (status != Z3D_OK)
             return z3d_error_context(status, "step %lld, %s", step,
                                      z3d_instruction_describe(p, n, what, sizeof what));

@@ -50,7 +50,7 @@ typedef struct z3d_executor {
 
     int64_t cache_first; /* of z3d_host_step */
     int64_t step;        /* of the run under way, for the watchdog */
-    int position;        /* the instruction that runs */
+    int position;        /* the number of the instruction that runs */
     z3d_ticket *ticket;  /* by ticket: what was started */
     int64_t *live;       /* by buffer: bytes counted in the ledger */
     double *sums;        /* host's copy of the control vector */
@@ -84,8 +84,8 @@ int64_t z3d_executor_mailbox_bytes(const z3d_program *program);
 void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *host);
-/* Adds the squares of a group's gradients to the control vector. */
-z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i);
+/* Adds the squares of group g's gradients to the control vector. `buffer` has this rank's row. */
+z3d_status z3d_executor_square(z3d_executor *executor, int g, int buffer);
 /* Fetches the results to the mailbox, at the end of the list; end: waits for them and sets the
  * results in `host`. */
 z3d_status z3d_executor_fetch(z3d_executor *executor);
@@ -116,19 +116,15 @@ z3d_status z3d_executor_read_state(const z3d_executor *executor, int group, z3d_
                                    int tensor, int64_t flat, void *out, int64_t bytes);
 z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d_state_role role,
                                     int tensor, int64_t flat, const void *from, int64_t bytes);
-/* One tensor of a copy at one end: the own row's columns, or all rows. */
+/* The bytes of one tensor at one end of a copy: columns of this rank's row, or all rows. */
 typedef struct z3d_run {
     z3d_space space;
     int64_t place, bytes; /* place: in the memory space */
 } z3d_run;
 z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
                             int tensor);
-/* Address of flat element `element` of group g in a state that is not on the disk. */
-void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
-                                 int64_t element);
-/* Finds a tensor's state and its number in the state (of a parameter: the master copy). False:
- * none. */
-bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
+/* Finds a tensor's state and its number in the state (of a parameter: the master copy). */
+void z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 /* Address of element `element` (of `dtype`) of a buffer. */
@@ -141,14 +137,15 @@ void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instru
 /* Elements of the own row that an instruction moves, without padding. */
 int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i);
 
-/* observe.c: the digest of a finished instruction, for the digest file and the observer. */
-z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);
+/* observe.c: the digest of the finished instruction, for the digest file and the observer. */
+z3d_status z3d_executor_digest(z3d_executor *executor);
 
-/* trace.c. Begins a timeline (entries: of the training program), ends it; an event for an
- * instruction, after one for each wait for a collective in it. Write errors stay in the file. */
+/* trace.c. begin, end: of a timeline (entries: of the training program). trace: an event for the
+ * finished instruction, after one for each wait for a collective in it (trace_wait). Write errors
+ * stay in the file. */
 void z3d_trace_begin(FILE *trace, const z3d_engine_config *config, int entries);
 void z3d_trace_end(FILE *trace);
-void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end);
+void z3d_executor_trace(z3d_executor *executor, double begin, double end);
 void z3d_executor_trace_wait(void *executor, const z3d_group *group, const z3d_collective *call,
                              double begin, double end);
 

@@ -24,11 +24,6 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     return NULL;
 }
 
-static bool is_captured(const z3d_executor *executor) {
-    return executor->graph.mode != Z3D_GRAPH_OFF && executor->graph.warm &&
-           executor->mailbox != NULL;
-}
-
 /* ---- traffic: groups count starts, but a graph starts nothing ---- */
 
 /* since: the counts before; becomes the difference. */
@@ -110,7 +105,9 @@ static z3d_status run_graph(z3d_executor *executor, const z3d_host_step *host, b
 }
 
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
-    bool captured = is_captured(executor), done = false;
+    const bool captured =
+        executor->graph.mode != Z3D_GRAPH_OFF && executor->graph.warm && executor->mailbox != NULL;
+    bool done = false;
     executor->step = host->state.step;
     executor->cache_first = host->cache_first;
     z3d_executor_give(executor, host);

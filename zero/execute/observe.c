@@ -139,9 +139,9 @@ static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z
 }
 
 /* *any: the instruction has written something; else it has no digest. */
-static z3d_status digest_of(z3d_executor *executor, int index, bool *any, uint64_t *out) {
+static z3d_status digest_of(z3d_executor *executor, bool *any, uint64_t *out) {
     const z3d_program *p = executor->program;
-    const z3d_instruction *i = &p->instruction[index];
+    const z3d_instruction *i = &p->instruction[executor->position];
     bool moves = z3d_opcode_info_of(i->opcode)->moves != Z3D_MOVES_NONE;
     bool written = i->phase != Z3D_PHASE_START && writes(i), state = changes_state(p, i);
     *any = written || state;
@@ -155,22 +155,21 @@ static z3d_status digest_of(z3d_executor *executor, int index, bool *any, uint64
     return Z3D_OK;
 }
 
-static z3d_status write_digest(const z3d_executor *executor, int index, int64_t step,
-                               uint64_t digest) {
+static z3d_status write_digest(const z3d_executor *executor, uint64_t digest) {
     char what[96];
-    z3d_instruction_describe(executor->program, index, what, sizeof what);
-    if (fprintf(executor->digest, "%lld %d %016llx %s\n", (long long)step, index,
-                (unsigned long long)digest, what) < 0)
+    z3d_instruction_describe(executor->program, executor->position, what, sizeof what);
+    if (fprintf(executor->digest, "%lld %d %016llx %s\n", (long long)executor->step,
+                executor->position, (unsigned long long)digest, what) < 0)
         return Z3D_ERROR(Z3D_ERR_IO, "cannot write the digest file: %m");
     return Z3D_OK;
 }
 
-z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
+z3d_status z3d_executor_digest(z3d_executor *executor) {
     bool any;
     uint64_t digest = 0;
-    Z3D_TRY(digest_of(executor, index, &any, &digest));
-    if (any && executor->digest) Z3D_TRY(write_digest(executor, index, step, digest));
+    Z3D_TRY(digest_of(executor, &any, &digest));
+    if (any && executor->digest) Z3D_TRY(write_digest(executor, digest));
     if (!executor->finished) return Z3D_OK;
-    return executor->finished(executor->finished_context, executor->program, index,
+    return executor->finished(executor->finished_context, executor->program, executor->position,
                               any ? &digest : NULL);
 }

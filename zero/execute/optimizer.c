@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "src/base/rng.h"
-#include "zero/execute/tensors.h"
+#include "zero/execute/engine.h"
 #include "zero/program/layout.h"
 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
@@ -47,7 +47,7 @@ static stepped stepped_by(const z3d_executor *executor, const z3d_instruction *i
                      .parameters = i->buffer[Z3D_SLOT_PARAMETERS]};
 }
 
-/* After a skipped step the old parameters go back. */
+/* After a skipped step: the buffer that is stored gets the old parameters. */
 static z3d_status narrow(const stepped *s, int64_t count) {
     const z3d_dtype dtype = s->executor->program->config.dtype;
     return Z3D_LAUNCH(s->executor->host, cast,
@@ -56,7 +56,7 @@ static z3d_status narrow(const stepped *s, int64_t count) {
                       .destination_dtype = dtype, .source_dtype = Z3D_F32);
 }
 
-/* The padding after the group's last element goes back as zeros. */
+/* In the buffer that is stored the padding after the group's last element is zero. */
 static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
     const z3d_dtype dtype = s->executor->program->config.dtype;
     char *parameters = address(s, s->parameters, 0, 1, dtype);
@@ -80,13 +80,13 @@ static int parameter_at(const stepped *s, int64_t flat, int64_t *end) {
     return 0;
 }
 
-/* Whether the kernel needs places in parameters: these key the rounding of bf16 moments. */
+/* Whether the kernel needs places in parameters: they key the rounding of bf16 moments. */
 static bool reads_place(const z3d_program *p) {
     return z3d_optimizer_kinds(p->config.optimizer) & Z3D_KIND(MOMENTS);
 }
 
-/* How many elements, from the first on, at most `most`, one launch may step: those of one optimizer
- * group and, if places count, of one parameter. */
+/* The number of elements, from the first on and at most `most`, that one launch may step: those of
+ * one optimizer group and, if the kernel needs places, of one parameter. */
 static int64_t alike(const stepped *s, int64_t most, const z3d_parameter **parameter) {
     const z3d_program *p = s->executor->program;
     const z3d_parameter *all = p->model->group[s->group].parameter;

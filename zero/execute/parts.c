@@ -1,6 +1,6 @@
 /* The part of each logical parameter that a rank holds, for checkpoints: one range of its tensor
  * slice's elements. This file finds and copies it. */
-#include "zero/execute/tensors.h"
+#include "zero/execute/engine.h"
 #include "zero/program/layout.h"
 
 void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int g, int i, bool all_rows,

@@ -32,16 +32,15 @@ z3d_status z3d_executor_read_floats(const z3d_executor *executor, z3d_space spac
 
 /* ---- states ---- */
 
-bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
+void z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor) {
     const z3d_layout *layout = executor->program->layout;
     *role = Z3D_STATE_OPTIMIZER;
     *tensor = z3d_state_index(layout, group, Z3D_STATE_OPTIMIZER, kind);
-    if (*tensor >= 0) return true;
+    if (*tensor >= 0) return;
     const bool gradient = kind == Z3D_TENSOR_GRADIENT || kind == Z3D_TENSOR_PENDING;
     *role = gradient ? Z3D_STATE_GRADIENT : Z3D_STATE_VALUE;
     *tensor = 0;
-    return gradient || kind == Z3D_TENSOR_PARAMETER;
 }
 
 int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
@@ -75,12 +74,6 @@ z3d_status z3d_executor_write_state(const z3d_executor *executor, int group, z3d
     const int64_t place = z3d_executor_state_place(executor, group, role, tensor, flat);
     if (space == Z3D_SPACE_DISK) return z3d_disk_write(executor->disk, place, from, bytes);
     return z3d_device_write(executor->device, executor->arena[space] + place, from, bytes);
-}
-
-void *z3d_executor_state_address(const z3d_executor *executor, int group, z3d_state_role role,
-                                 int64_t element) {
-    return executor->arena[z3d_state_space(executor->program->layout, group, role)] +
-           z3d_executor_state_place(executor, group, role, 0, element);
 }
 
 z3d_step_state *z3d_executor_state(const z3d_executor *executor) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/execute/tensors.h"
+#include "zero/execute/engine.h"
 #include "zero/program/layout.h"
 
 struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) {
@@ -61,7 +61,7 @@ static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *t
     *to = *from + z3d_state_elements(engine->set.layout, g, Z3D_STATE_OPTIMIZER);
 }
 
-enum { PIECE = 1 << 16 }; /* bytes of one disk transfer */
+enum { PIECE = 1 << 16 }; /* bytes of one transfer */
 
 unsigned z3d_engine_kinds(const z3d_engine *engine) {
     return z3d_state_kinds(&engine->config.program);
@@ -100,7 +100,7 @@ static z3d_status make_values(z3d_engine *engine, z3d_device *device, int g, int
                       .key = key, .standard_deviation = p->standard_deviation);
 }
 
-/* Through host memory, in parts. */
+/* For states that the device cannot fill: in parts, through host memory. */
 static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
     const int64_t most = piece->count < AT_ONCE ? piece->count : AT_ONCE;
     float *values = NULL;
@@ -117,6 +117,12 @@ static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct 
     return status;
 }
 
+/* The address of flat element `flat` of group g in a state that is not on the disk. */
+static void *address_of(const z3d_executor *executor, int g, z3d_state_role role, int64_t flat) {
+    return executor->arena[z3d_state_space(executor->program->layout, g, role)] +
+           z3d_executor_state_place(executor, g, role, 0, flat);
+}
+
 static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
     const z3d_executor *executor = z3d_engine_main(engine);
     z3d_state_role role;
@@ -127,14 +133,14 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
     const bool uniform = engine->config.model->group[g].parameter[i].init == Z3D_INIT_UNIFORM;
     if (narrow || uniform || z3d_state_space(engine->set.layout, g, role) != Z3D_SPACE_DEVICE)
         return init_far_piece(engine, g, i, piece);
-    float *x = z3d_executor_state_address(executor, g, role, piece->flat);
+    float *x = address_of(executor, g, role, piece->flat);
     Z3D_TRY(make_values(engine, executor->device, g, i, piece, 0, piece->count, x));
     if (role == Z3D_STATE_VALUE) return Z3D_OK;
     z3d_dtype dtype = engine->config.program.dtype;
-    return Z3D_LAUNCH(
-        engine->config.device, cast,
-        .destination = z3d_executor_state_address(executor, g, Z3D_STATE_VALUE, piece->flat),
-        .source = x, .count = piece->count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
+    return Z3D_LAUNCH(engine->config.device, cast,
+                      .destination = address_of(executor, g, Z3D_STATE_VALUE, piece->flat),
+                      .source = x, .count = piece->count, .destination_dtype = dtype,
+                      .source_dtype = Z3D_F32);
 }
 
 /* Writes fp32 values to a kept tensor of any type. */

@@ -69,38 +69,33 @@ static void write_event(z3d_executor *executor, z3d_string *line) {
     z3d_string_free(line);
 }
 
-/* "all_reduce (tensor group): forward block.1 (micro 0)" */
-static void append_collective_name(z3d_string *line, const z3d_executor *executor,
-                                   const z3d_group *group, const z3d_collective *call) {
-    char what[96], name[192];
+void z3d_executor_trace_wait(void *context, const z3d_group *group, const z3d_collective *call,
+                             double begin, double end) {
+    z3d_executor *executor = context;
+    z3d_string line = {0};
+    char what[96], name[192]; /* "all_reduce (tensor group): forward block.1 (micro 0)" */
     const char *of =
         z3d_instruction_describe(executor->program, executor->position, what, sizeof what);
     if (strncmp(of, "wait ", 5) == 0) of += 5;
     snprintf(name, sizeof name, "%s (%s group): %s", z3d_collective_name(call->kind),
              z3d_axes_name(z3d_group_axes(group)).text, of);
-    z3d_string_append(line, "{\"name\":");
-    z3d_string_append_json(line, name);
-}
-
-void z3d_executor_trace_wait(void *context, const z3d_group *group, const z3d_collective *call,
-                             double begin, double end) {
-    z3d_executor *executor = context;
-    z3d_string line = {0};
-    append_collective_name(&line, executor, group, call);
+    z3d_string_append(&line, "{\"name\":");
+    z3d_string_append_json(&line, name);
     append_event(&line, executor, "wait", begin, end);
     z3d_string_append(&line, ",\"elements\":%" PRId64 ",\"type\":\"%s\"", call->count,
                       z3d_dtype_name(call->dtype));
     write_event(executor, &line);
 }
 
-void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end) {
+void z3d_executor_trace(z3d_executor *executor, double begin, double end) {
     static const char *const phases[] = {[Z3D_PHASE_START] = "start", [Z3D_PHASE_WAIT] = "wait"};
     const z3d_program *p = executor->program;
-    const z3d_instruction *i = &p->instruction[index];
+    const z3d_instruction *i = &p->instruction[executor->position];
     z3d_string line = {0};
     char what[96];
     z3d_string_append(&line, "{\"name\":"); /* a user's units have any name */
-    z3d_string_append_json(&line, z3d_instruction_describe(p, index, what, sizeof what));
+    z3d_string_append_json(&line,
+                           z3d_instruction_describe(p, executor->position, what, sizeof what));
     append_event(&line, executor, z3d_opcode_name(i->opcode), begin, end);
     z3d_string_append(&line, ",\"program\":\"%s\"", z3d_mode_name(p->mode));
     if (i->phase != Z3D_PHASE_WHOLE)

@@ -33,13 +33,9 @@ static z3d_mesh data_rank(const z3d_numerics *n, int index) {
     return mesh;
 }
 
-static bool has_two_operands(const z3d_term *term) {
-    return term->kind == Z3D_TERM_ADD || term->kind == Z3D_TERM_INTO;
-}
-
 static bool has_operand(const z3d_term *term) {
-    return has_two_operands(term) || term->kind == Z3D_TERM_REDUCE ||
-           term->kind == Z3D_TERM_TENSOR || term->kind == Z3D_TERM_COPIES;
+    return z3d_term_adds(term) || term->kind == Z3D_TERM_REDUCE || term->kind == Z3D_TERM_TENSOR ||
+           term->kind == Z3D_TERM_COPIES;
 }
 
 static void mark_needed(evaluation *e) {
@@ -48,7 +44,7 @@ static void mark_needed(evaluation *e) {
         const z3d_term *term = &e->terms->term[id];
         if (!e->needed[id]) continue;
         if (has_operand(term)) e->needed[term->a] = true;
-        if (has_two_operands(term)) e->needed[term->b] = true;
+        if (z3d_term_adds(term)) e->needed[term->b] = true;
     }
 }
 
@@ -79,7 +75,7 @@ static int share_of(evaluation *e, z3d_term part, int rank) {
 
 /* A term of evaluated operands; -1: an operand is missing. */
 static int combine(evaluation *e, z3d_term term, const int *value) {
-    int a = value[term.a], b = has_two_operands(&term) ? value[term.b] : 0;
+    int a = value[term.a], b = z3d_term_adds(&term) ? value[term.b] : 0;
     if (e->loosely && term.kind == Z3D_TERM_INTO) term.kind = Z3D_TERM_ADD;
     return a < 0 || b < 0 ? -1 : z3d_terms_find(e->terms, (z3d_term){term.kind, a, b, term.c});
 }
@@ -89,7 +85,7 @@ static void evaluate_on(evaluation *e, int rank) {
         const z3d_term term = e->terms->term[id];
         if (!e->needed[id]) continue;
         e->local[id] = term.kind == Z3D_TERM_PART ? share_of(e, term, rank)
-                       : has_two_operands(&term)  ? combine(e, term, e->local)
+                       : z3d_term_adds(&term)     ? combine(e, term, e->local)
                                                   : -1;
     }
 }

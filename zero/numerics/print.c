@@ -18,13 +18,10 @@ static const z3d_term *at(const printer *p, int64_t id) {
     return &p->terms->term[id];
 }
 
-static bool is_chain(const z3d_term *term) {
-    return term->kind == Z3D_TERM_ADD || term->kind == Z3D_TERM_INTO;
-}
-
 /* The second operand of an addition is the sum so far if only that one is a sum. */
 static bool sum_is_second(const printer *p, const z3d_term *term) {
-    return term->kind == Z3D_TERM_ADD && is_chain(at(p, term->b)) && !is_chain(at(p, term->a));
+    return term->kind == Z3D_TERM_ADD && z3d_term_adds(at(p, term->b)) &&
+           !z3d_term_adds(at(p, term->a));
 }
 
 static int64_t sum_so_far(const printer *p, const z3d_term *term) {
@@ -67,7 +64,7 @@ static const z3d_term *link_at(const printer *p, const z3d_term *chain, int k) {
 static void print_chain(const printer *p, const z3d_term *chain) {
     int links = 0;
     const z3d_term *first = chain;
-    for (; is_chain(at(p, sum_so_far(p, first))); first = at(p, sum_so_far(p, first))) links++;
+    for (; z3d_term_adds(at(p, sum_so_far(p, first))); first = at(p, sum_so_far(p, first))) links++;
     print(p, sum_so_far(p, first), true);
     for (int k = links; k >= 0; k--) {
         const z3d_term *link = link_at(p, chain, k);

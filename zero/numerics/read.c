@@ -57,10 +57,6 @@ static void read_backward(reader *r, const z3d_instruction *in) {
     }
 }
 
-static void read_sum(reader *r, const z3d_instruction *in, int from, int to) {
-    r->value[to] = in->accumulate ? add(r, r->value[to], r->value[from]) : r->value[from];
-}
-
 static int over(reader *r, const z3d_instruction *in, z3d_term_kind kind, z3d_axes axes,
                 int value) {
     return z3d_terms_find(r->terms,
@@ -86,7 +82,7 @@ static void read_gradients(reader *r, const z3d_instruction *in) {
                             Z3D_AXES_NONE, r->value[to]);
         break;
     case Z3D_CLASS_SUM:
-        read_sum(r, in, from, to);
+        r->value[to] = in->accumulate ? add(r, r->value[to], r->value[from]) : r->value[from];
         break;
     case Z3D_CLASS_COPY:
         r->value[to] = r->value[from];
@@ -102,10 +98,6 @@ static void read_gradients(reader *r, const z3d_instruction *in) {
     }
 }
 
-static void read_optimizer(reader *r, const z3d_instruction *in, z3d_slot slot) {
-    r->out->gradient[in->group] = r->value[in->buffer[slot]];
-}
-
 static void read_entry(reader *r, const z3d_instruction *in) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     if (in->phase == Z3D_PHASE_WAIT || (in->group >= 0 && in->first > 0)) return;
@@ -118,10 +110,10 @@ static void read_entry(reader *r, const z3d_instruction *in) {
         read_backward(r, in);
         break;
     case Z3D_CLASS_OPTIMIZER:
-        read_optimizer(r, in, Z3D_SLOT_SHARD);
+        r->out->gradient[in->group] = r->value[in->buffer[Z3D_SLOT_SHARD]];
         break;
     case Z3D_CLASS_HOST_OPTIMIZER:
-        read_optimizer(r, in, Z3D_SLOT_INPUT);
+        r->out->gradient[in->group] = r->value[in->buffer[Z3D_SLOT_INPUT]];
         break;
     default:
         if (info->moves == Z3D_MOVES_GRADIENTS) read_gradients(r, in);

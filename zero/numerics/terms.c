@@ -25,19 +25,15 @@ static int *find(const z3d_terms *terms, const z3d_term *term) {
 
 /* Makes room for one more term; at most half of the places are taken. */
 static z3d_status grow(z3d_terms *terms) {
+    int *place;
     if (terms->count < terms->capacity) return Z3D_OK;
-    int capacity = terms->capacity ? 2 * terms->capacity : 1024;
-    bool fits = terms->capacity <= INT_MAX / 8;
-    z3d_term *term = fits ? realloc(terms->term, (size_t)capacity * sizeof *term) : NULL;
-    if (term) terms->term = term;
-    int *place = term ? malloc((size_t)capacity * 2 * sizeof *place) : NULL;
-    if (!place)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to compare more than %d sums",
-                         terms->count);
+    if (terms->capacity > INT_MAX / 8)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "%d sums are too many to compare", terms->count);
+    Z3D_TRY(z3d_grow(terms->count, &terms->capacity, sizeof *terms->term, "sums", &terms->term));
+    Z3D_TRY(z3d_new(2 * (size_t)terms->capacity, sizeof *place, "sums", &place));
     free(terms->place);
     terms->place = place;
-    terms->places = 2 * capacity;
-    terms->capacity = capacity;
+    terms->places = 2 * (int)terms->capacity;
     memset(place, 0xff, (size_t)terms->places * sizeof *place);
     for (int i = 0; i < terms->count; i++) *find(terms, &terms->term[i]) = i;
     return Z3D_OK;

@@ -42,6 +42,8 @@ typedef struct packer {
      * items `reached`, the first that begins after `now`, to `seen` - 1. */
     extent *alive, *later, *found; /* found: scratch */
     int num_alive, num_later, now, reached, seen;
+    int *place;   /* by span: its place in items */
+    item *sorted; /* scratch */
 } packer;
 
 /* ---- the skyline: maximum over a range of times, raising a range ---- */
@@ -282,6 +284,12 @@ static void sort(item *items, int count, order by) {
     qsort_r(items, (size_t)count, sizeof *items, compare, &by);
 }
 
+/* Makes `sorted` the items in this order. */
+static void sort_items(packer *p, order by) {
+    memcpy(p->sorted, p->items, sizeof *p->sorted * (size_t)p->count);
+    sort(p->sorted, p->count, by);
+}
+
 /* Attempts, in this order; tight: items go to the tightest gap. */
 static const struct attempt {
     order order;
@@ -309,22 +317,20 @@ static const struct attempt {
 enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 6 };
 
 /* A class ends where the next duration is over twice as long; all short ones are one class. */
-static void classify(packer *p, item *sorted, const int *place) {
+static void classify(packer *p) {
     enum { SHORT = 64 };
-    memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
-    sort(sorted, p->count, by_duration);
+    sort_items(p, by_duration);
     for (int i = p->count - 1, class = 0; i >= 0; i--) {
-        int64_t here = duration(&sorted[i]);
-        if (i < p->count - 1 && here > SHORT && here > 2 * duration(&sorted[i + 1])) class ++;
-        p->items[place[sorted[i].span]].class = class;
+        int64_t here = duration(&p->sorted[i]);
+        if (i < p->count - 1 && here > SHORT && here > 2 * duration(&p->sorted[i + 1])) class ++;
+        p->items[p->place[p->sorted[i].span]].class = class;
     }
 }
 
-/* Fills p->order; `sorted` is scratch for count items, `place` for count ints. */
-static void make_order(packer *p, const struct attempt *attempt, item *sorted, const int *place) {
-    memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
-    sort(sorted, p->count, attempt->order);
-    for (int i = 0; i < p->count; i++) p->order[i] = place[sorted[i].span];
+/* Fills p->order. */
+static void make_order(packer *p, order by) {
+    sort_items(p, by);
+    for (int i = 0; i < p->count; i++) p->order[i] = p->place[p->sorted[i].span];
 }
 
 /* ---- the search ---- */
@@ -341,17 +347,13 @@ static bool good_enough(const packer *p) {
     return p->best <= p->bound + p->bound / (p->patient ? 2000 : 32);
 }
 
-/* The place in `order` of the first item that ends at the top. */
-static int place_of_top(const packer *p, const int *order, const int64_t *offset, int64_t height) {
-    for (int i = 0; i < p->count; i++)
-        if (offset[order[i]] + p->items[order[i]].size == height) return i;
+/* The place in the best order of the first item that ends at the top. */
+static int place_of_top(const packer *p) {
+    for (int i = 0; i < p->count; i++) {
+        const int index = p->best_order[i];
+        if (p->best_offset[index] + p->items[index].size == p->best) return i;
+    }
     return 0;
-}
-
-static void move_to(int *order, int from, int to) {
-    int moved = order[from];
-    memmove(order + to + 1, order + to, sizeof *order * (size_t)(from - to));
-    order[to] = moved;
 }
 
 /* Moves the highest item forward until it helps: to the front, then 1/2, 1/3, 1/4 of the way. */
@@ -359,11 +361,12 @@ static void improve(packer *p) {
     for (int round = 0; round < 400 && !good_enough(p); round++) {
         int64_t before = p->best;
         p->patient = p->effort < enough_effort;
-        int top = place_of_top(p, p->best_order, p->best_offset, p->best);
+        int top = place_of_top(p);
         for (int way = 1; way <= 4 && p->best == before; way++) {
             int to = way == 1 ? 0 : top - top / way;
             memcpy(p->order, p->best_order, sizeof *p->order * (size_t)p->count);
-            move_to(p->order, top, to);
+            memmove(p->order + to + 1, p->order + to, sizeof *p->order * (size_t)(top - to));
+            p->order[to] = p->best_order[top];
             keep_if_better(p, place_in_gaps(p, p->order, false, before - 1));
         }
         if (p->best == before || p->effort > effort_limit) return;
@@ -372,27 +375,24 @@ static void improve(packer *p) {
 
 /* Drops each item into the lowest gap, the lowest item first: none rises. */
 static void settle(packer *p) {
-    item *sorted = NULL;
-    if (z3d_new((size_t)p->count, sizeof *sorted, "packing", &sorted) != Z3D_OK) return;
     for (int i = 0; i < p->count; i++) {
-        sorted[i] = p->items[i];
-        sorted[i].contention = -p->best_offset[i]; /* contentions sort large first */
-        sorted[i].span = i;
+        p->sorted[i] = p->items[i];
+        p->sorted[i].contention = -p->best_offset[i]; /* contentions sort large first */
+        p->sorted[i].span = i;
     }
-    sort(sorted, p->count, by_contention);
-    for (int i = 0; i < p->count; i++) p->order[i] = sorted[i].span;
-    free(sorted);
+    sort(p->sorted, p->count, by_contention);
+    for (int i = 0; i < p->count; i++) p->order[i] = p->sorted[i].span;
     keep_if_better(p, place_in_gaps(p, p->order, false, p->best - 1));
 }
 
-static void search(packer *p, item *sorted, const int *place) {
-    classify(p, sorted, place);
-    make_order(p, &attempts[0], sorted, place);
+static void search(packer *p) {
+    classify(p);
+    make_order(p, attempts[0].order);
     keep_if_better(p, place_on_skyline(p, p->order));
     for (int i = 0; i < ATTEMPTS; i++) {
         p->patient = i < PATIENT_ATTEMPTS || p->effort < enough_effort;
         if (good_enough(p)) return;
-        make_order(p, &attempts[i], sorted, place);
+        make_order(p, attempts[i].order);
         keep_if_better(p, place_in_gaps(p, p->order, attempts[i].tight, p->best - 1));
     }
     if (!good_enough(p)) settle(p);
@@ -451,6 +451,8 @@ static void release(packer *p) {
     free(p->alive);
     free(p->later);
     free(p->found);
+    free(p->place);
+    free(p->sorted);
 }
 
 static z3d_status reserve(packer *p) {
@@ -467,16 +469,13 @@ static z3d_status reserve(packer *p) {
     Z3D_TRY(z3d_new(2 * (size_t)p->item_leaves, sizeof *p->latest, "packing", &p->latest));
     Z3D_TRY(z3d_new(n + 1, sizeof *p->alive, "packing", &p->alive));
     Z3D_TRY(z3d_new(n, sizeof *p->later, "packing", &p->later));
-    return z3d_new(n, sizeof *p->found, "packing", &p->found);
+    Z3D_TRY(z3d_new(n, sizeof *p->found, "packing", &p->found));
+    Z3D_TRY(z3d_new(n, sizeof *p->place, "packing", &p->place));
+    return z3d_new(n, sizeof *p->sorted, "packing", &p->sorted);
 }
 
 static z3d_status pack(packer *p, const z3d_span *spans) {
-    item *sorted = NULL;
-    int *place = NULL;
-    z3d_status status = reserve(p);
-    if (status == Z3D_OK) status = z3d_new((size_t)p->count, sizeof *sorted, "packing", &sorted);
-    if (status == Z3D_OK) status = z3d_new((size_t)p->count, sizeof *place, "packing", &place);
-    if (status != Z3D_OK) goto done;
+    Z3D_TRY(reserve(p));
     for (int i = 0; i < p->count; i++) {
         p->items[i] = (item){.first = spans[i].first,
                              .last = spans[i].last,
@@ -484,14 +483,11 @@ static z3d_status pack(packer *p, const z3d_span *spans) {
                              .span = i};
     }
     sort(p->items, p->count, by_first);
-    for (int i = 0; i < p->count; i++) place[p->items[i].span] = i;
-    Z3D_TRY_GOTO(status, measure(p, spans), done);
+    for (int i = 0; i < p->count; i++) p->place[p->items[i].span] = i;
+    Z3D_TRY(measure(p, spans));
     p->best = INT64_MAX;
-    search(p, sorted, place);
-done:
-    free(sorted);
-    free(place);
-    return status;
+    search(p);
+    return Z3D_OK;
 }
 
 z3d_status z3d_pack(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound) {

@@ -43,10 +43,6 @@ static const z3d_buffer *next_persistent(const z3d_program *program, bool caches
     return NULL;
 }
 
-static bool same_name(const z3d_buffer *a, const z3d_buffer *b) {
-    return a->micro == b->micro && strcmp(a->what, b->what) == 0 && strcmp(a->owner, b->owner) == 0;
-}
-
 /* Persistent buffers have one address in all programs, so the lists must be equal. */
 static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
     const bool caches = z3d_mode_generates(a->mode) && z3d_mode_generates(b->mode);
@@ -55,7 +51,8 @@ static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
         const z3d_buffer *x = next_persistent(a, caches, &i), *y = next_persistent(b, caches, &j);
         if (x == NULL && y == NULL) return Z3D_OK;
         if (x == NULL || y == NULL || x->bytes != y->bytes || x->space != y->space ||
-            !same_name(x, y)) {
+            x->micro != y->micro || strcmp(x->what, y->what) != 0 ||
+            strcmp(x->owner, y->owner) != 0) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "persistent buffers of two programs differ: %s (%lld bytes) in one, "
                              "%s (%lld bytes) in the other",

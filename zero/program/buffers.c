@@ -4,12 +4,8 @@
 #include "zero/program.h"
 #include "zero/program/layout.h"
 
-int64_t z3d_program_samples(const z3d_program *program) {
-    return z3d_samples_in_mode(&program->config, program->mode);
-}
-
 int64_t z3d_program_field_bytes(const z3d_program *program, int field) {
-    return z3d_program_samples(program) *
+    return z3d_samples_in_mode(&program->config, program->mode) *
            program->model->field[field].bytes_per_sample[program->mode];
 }
 
@@ -68,7 +64,8 @@ int z3d_control_count(const z3d_program *program) {
 }
 
 int64_t z3d_program_output_elements(const z3d_program *program, int unit) {
-    return z3d_program_samples(program) * program->model->unit[unit].output_elements[program->mode];
+    return z3d_samples_in_mode(&program->config, program->mode) *
+           program->model->unit[unit].output_elements[program->mode];
 }
 
 int64_t z3d_program_output_bytes(const z3d_program *program, int unit) {

@@ -40,9 +40,6 @@ int64_t z3d_program_batch_bytes(const z3d_program *program, int micro, int field
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit);
 int64_t z3d_program_field_bytes(const z3d_program *program, int field);
 
-/* Samples of one call of this program on this rank. */
-int64_t z3d_program_samples(const z3d_program *program);
-
 /* A unit's output for one micro-batch of this program. */
 int64_t z3d_program_output_elements(const z3d_program *program, int unit);
 int64_t z3d_program_output_bytes(const z3d_program *program, int unit);

@@ -14,19 +14,14 @@ static int range_class(const z3d_model *model, const z3d_parameter *parameter) {
     return parameter->weight_decay ? class : RANGE_CLASSES - 1 - class;
 }
 
-static z3d_range range_of(const z3d_model *model, const z3d_parameter *parameter, int64_t first) {
-    return (z3d_range){first, 0, parameter->weight_decay, parameter->split_dim < 0,
-                       z3d_parameter_is_partial(model, parameter)};
-}
-
 static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mesh *mesh,
                                 z3d_sharding sharding, z3d_group_layout *out) {
     const z3d_parameter_group *group = &model->group[index];
     const int nodes = z3d_mesh_size(mesh, Z3D_ROLE_NODES);
     bool fits = true;
     out->frozen = group->frozen;
-    out->shard_axes = z3d_states_axes(sharding, nodes);
-    const bool hybrid = out->shard_axes == Z3D_ROLE_BLOCKS;
+    const bool hybrid = sharding == Z3D_SHARDING_HYBRID && nodes > 1;
+    out->shard_axes = hybrid ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
     if (hybrid) out->copy_axes = Z3D_ROLE_NODES;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
@@ -36,7 +31,9 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
         for (int i = 0; i < group->num_parameters; i++) {
             const z3d_parameter *p = &group->parameter[i];
             if (range_class(model, p) != class) continue;
-            range = range_of(model, p, range.first);
+            range.weight_decay = p->weight_decay;
+            range.replicated = p->split_dim < 0;
+            range.partial = z3d_parameter_is_partial(model, p);
             out->offset[i] = out->elements;
             fits = fits &&
                    z3d_add_i64(out->elements, z3d_parameter_local_elements(p, model->tensor_size),
@@ -313,50 +310,50 @@ static z3d_status make_offsets(const z3d_model *model, z3d_layout *layout) {
     return Z3D_OK;
 }
 
-z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
-                             const z3d_program_config *config, z3d_layout **out) {
-    static const z3d_program_config none;
-    if (!config) config = &none;
-    *out = NULL;
-    Z3D_TRY(check_model(model, mesh));
-    Z3D_TRY(z3d_states_check(config));
-    z3d_layout *layout = NULL;
-    z3d_status status = z3d_new(1, sizeof *layout, "layout", &layout);
-    if (status != Z3D_OK) return status;
-    layout->num_groups = model->num_groups;
-    layout->mesh = *mesh;
-    layout->tensor_size = z3d_mesh_size(mesh, Z3D_ROLE_PARTS);
-    layout->tensor_index = z3d_mesh_index(mesh, Z3D_ROLE_PARTS, mesh->rank);
-    layout->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
-    layout->stage = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
+static z3d_status lay_out(const z3d_model *model, const z3d_program_config *config,
+                          z3d_layout *layout) {
     struct spread spread = {0, 0};
-    Z3D_TRY_GOTO(status, place_units(model, &config->pipeline, layout), fail);
-    Z3D_TRY_GOTO(status,
-                 z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
-                         &layout->group),
-                 fail);
-    layout->first_trained = z3d_model_first_trained(model);
-    Z3D_TRY_GOTO(status, make_offsets(model, layout), fail);
-    Z3D_TRY_GOTO(status, find_chunks(model, layout), fail);
+    Z3D_TRY(place_units(model, &config->pipeline, layout));
+    Z3D_TRY(z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
+                    &layout->group));
+    Z3D_TRY(make_offsets(model, layout));
+    Z3D_TRY(find_chunks(model, layout));
     for (int g = 0; g < model->num_groups; g++) {
         z3d_group_layout *group = &layout->group[g];
-        Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, config->sharding, group), fail);
+        Z3D_TRY(lay_out_group(model, g, &layout->mesh, config->sharding, group));
         find_holders(layout, group);
         z3d_states_decide(config, group->shard_axes, group->elements,
                           is_offloaded(group, config, &spread), group->frozen, group->state);
         if (group->block == 1) group->state[Z3D_STATE_SECONDARY].kinds = 0;
         /* Two sums of gradients are added on the device. */
         if (z3d_adds_two_sums(group)) group->state[Z3D_STATE_GRADIENT].at.space = Z3D_SPACE_DEVICE;
-        if (group->held &&
-            !z3d_add_i64(layout->padded_total, group->padded, &layout->padded_total)) {
-            status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");
-            goto fail;
-        }
+        if (group->held && !z3d_add_i64(layout->padded_total, group->padded, &layout->padded_total))
+            return Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");
     }
-    *out = layout;
     return Z3D_OK;
-fail:
-    z3d_layout_destroy(layout);
+}
+
+z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
+                             const z3d_program_config *config, z3d_layout **out) {
+    static const z3d_program_config none;
+    z3d_layout *layout = NULL;
+    if (!config) config = &none;
+    *out = NULL;
+    Z3D_TRY(check_model(model, mesh));
+    Z3D_TRY(z3d_states_check(config));
+    Z3D_TRY(z3d_new(1, sizeof *layout, "layout", &layout));
+    layout->num_groups = model->num_groups;
+    layout->mesh = *mesh;
+    layout->tensor_size = z3d_mesh_size(mesh, Z3D_ROLE_PARTS);
+    layout->tensor_index = z3d_mesh_index(mesh, Z3D_ROLE_PARTS, mesh->rank);
+    layout->stages = z3d_mesh_size(mesh, Z3D_ROLE_STAGES);
+    layout->stage = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
+    layout->first_trained = z3d_model_first_trained(model);
+    z3d_status status = lay_out(model, config, layout);
+    if (status == Z3D_OK)
+        *out = layout;
+    else
+        z3d_layout_destroy(layout);
     return status;
 }
 

@@ -7,7 +7,7 @@
 #include "zero/program/traces.h"
 
 /* A device moves a byte in the time of about so many FLOPs: kernels without products are bound by
- * memory. It only has to rank units: a block against the head. */
+ * memory. It need only be good enough to compare a block with the head. */
 static const double FLOPS_PER_BYTE = 10;
 
 static z3d_status find_times(const z3d_model *model, const z3d_program_config *config,
@@ -52,6 +52,7 @@ typedef struct cutter {
     int chunks, stages;
     int stage[Z3D_MAX_CHUNKS];
     double speed[Z3D_MAX_CHUNKS];
+    int slowest; /* the first chunk with the lowest speed */
 } cutter;
 
 /* Fills chunks from the front: each with at least `least` units and as many as its stage can do in
@@ -71,11 +72,9 @@ static bool fill(const cutter *c, double limit, int least, int *first) {
 
 /* The time of the slowest chunk. */
 static double cut(const cutter *c, int least, int *first) {
-    double low = 0, high = 0, slowest = c->speed[0];
-    for (int chunk = 1; chunk < c->chunks; chunk++)
-        if (c->speed[chunk] < slowest) slowest = c->speed[chunk];
+    double low = 0, high = 0;
     for (int u = 0; u < c->model->num_units; u++) high += c->cost[u];
-    high /= slowest;
+    high /= c->speed[c->slowest];
     for (int i = 0; i < 64; i++) {
         double middle = (low + high) / 2;
         *(fill(c, middle, least, first) ? &high : &low) = middle;
@@ -85,18 +84,13 @@ static double cut(const cutter *c, int least, int *first) {
 }
 
 /* Every chunk has at least one unit; refuses it if this takes longer than without. */
-static z3d_status cut_all(const cutter *c, const z3d_program_config *config, int stages,
-                          int *first) {
+static z3d_status cut_all(const cutter *c, int *first) {
     double shortest = cut(c, 0, first);
     if (cut(c, 1, first) <= shortest * (1 + 1e-9)) return Z3D_OK;
-    int slowest = 0;
-    for (int chunk = 1; chunk < c->chunks; chunk++)
-        if (c->speed[chunk] < c->speed[slowest]) slowest = chunk;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "pipeline stage %d with speed %g is too slow for even one of the model's %d "
                      "units; leave its ranks out, or write the units of each chunk",
-                     z3d_schedule_stage(config->pipeline.schedule, stages, slowest),
-                     c->speed[slowest], c->model->num_units);
+                     c->stage[c->slowest], c->speed[c->slowest], c->model->num_units);
 }
 
 /* ---- evening out ---- */
@@ -191,8 +185,9 @@ z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance b
     for (int chunk = 0; chunk < c.chunks; chunk++) {
         c.stage[chunk] = z3d_schedule_stage(config->pipeline.schedule, stages, chunk);
         c.speed[chunk] = speed ? speed[c.stage[chunk]] : 1;
+        if (c.speed[chunk] < c.speed[c.slowest]) c.slowest = chunk;
     }
-    if (status == Z3D_OK) status = cut_all(&c, config, stages, config->pipeline.first_unit);
+    if (status == Z3D_OK) status = cut_all(&c, config->pipeline.first_unit);
     if (status == Z3D_OK) even_out(&c, config->pipeline.first_unit);
     free(before);
     free(cost);

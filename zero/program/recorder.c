@@ -6,7 +6,7 @@
 #include "zero/program/layout.h"
 #include "zero/program/traces.h"
 
-/* Address regions without memory: a pointer tells its operand. */
+/* Ranges of addresses, without memory: a pointer's range says which operand it is. */
 enum region {
     REGION_INPUT = 1,
     REGION_OUTPUT,
@@ -31,7 +31,8 @@ static void *region_base(int region) {
 
 struct recorder {
     z3d_trace *trace;
-    int threads, capacity;
+    int threads;
+    int64_t capacity; /* of trace->child */
 };
 
 static void note_operand(z3d_trace *trace, const z3d_operand *operand) {
@@ -97,62 +98,58 @@ bool z3d_child_equal(const z3d_child *a, const z3d_child *b) {
 static z3d_status record_collective(void *context, z3d_group *group, const z3d_collective *call) {
     struct recorder *recorder = context;
     z3d_trace *trace = recorder->trace;
-    if (trace->num_children == recorder->capacity) {
-        int capacity = recorder->capacity ? 2 * recorder->capacity : 8;
-        z3d_child *child = realloc(trace->child, (size_t)capacity * sizeof *child);
-        if (!child)
-            return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to record %d collectives",
-                             capacity);
-        trace->child = child;
-        recorder->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(trace->num_children, &recorder->capacity, sizeof *trace->child,
+                     "a unit's collectives", &trace->child));
     trace->child[trace->num_children++] = z3d_child_of(group, call);
     return Z3D_OK;
 }
 
-/* A run of unit u; each pointer is in its own region. */
-static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layout,
-                                  const z3d_program_config *config, z3d_mode mode, int u) {
-    const z3d_unit *unit = &model->unit[u];
+z3d_unit_run z3d_unit_run_of(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, z3d_mode mode, int unit) {
     z3d_unit_run run = {
-        .unit = unit,
+        .unit = &model->unit[unit],
         .dtype = config->dtype,
         .gradient_dtype = config->grad_dtype,
         .mode = mode,
         .batch = z3d_samples_in_mode(config, mode),
         .tokens = model->tokens[mode],
         .positions = z3d_cache_positions(config, model),
-        .need_output = true,
-        .ends_backward = !z3d_layout_wants_input_gradient(layout, u),
+        .cache_samples = z3d_samples_in_caches(config),
+        .ends_backward = !z3d_layout_wants_input_gradient(layout, unit),
         .lean = config->selective,
         .keep_activation = config->keep_activation,
-        .state = region_base(REGION_STATE),
-        .saved = {region_base(REGION_SAVED), 0, 0, REGION_BYTES},
-        .workspace = {region_base(REGION_WORKSPACE), 0, 0, REGION_BYTES},
     };
+    for (int s = 0; s < run.unit->num_groups; s++) {
+        run.group[s].offset = layout->group[run.unit->group[s]].offset;
+        run.group[s].frozen = layout->group[run.unit->group[s]].frozen;
+    }
+    return run;
+}
+
+/* A run of unit u; each pointer is in its own region. */
+static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layout,
+                                  const z3d_program_config *config, z3d_mode mode, int u) {
+    const z3d_unit *unit = &model->unit[u];
+    z3d_unit_run run = z3d_unit_run_of(model, layout, config, mode, u);
+    run.need_output = true;
+    run.state = region_base(REGION_STATE);
+    run.saved = (z3d_bump){region_base(REGION_SAVED), 0, 0, REGION_BYTES};
+    run.workspace = (z3d_bump){region_base(REGION_WORKSPACE), 0, 0, REGION_BYTES};
     for (int f = 0; f < model->num_fields; f++) run.field[f] = region_base(REGION_FIELD + f);
     for (int s = 0; s < unit->num_groups; s++) {
-        const z3d_group_layout *group = &layout->group[unit->group[s]];
         run.group[s].parameters = region_base(REGION_PARAMETERS + s);
-        if (!group->frozen) run.group[s].gradients = region_base(REGION_GRADIENTS + s);
-        run.group[s].offset = group->offset;
-        run.group[s].frozen = group->frozen;
+        if (!run.group[s].frozen) run.group[s].gradients = region_base(REGION_GRADIENTS + s);
     }
     if (z3d_model_input(model, u, mode) >= 0) {
         run.input = region_base(REGION_INPUT);
         if (!run.ends_backward) run.input_gradient = region_base(REGION_INPUT_GRADIENT);
     }
     if (z3d_mode_generates(mode) && unit->cache_columns > 0) run.cache = region_base(REGION_CACHE);
-    run.cache_samples = z3d_samples_in_caches(config);
     if (unit->output_elements[mode] > 0) {
         run.output = region_base(REGION_OUTPUT);
         run.output_gradient = region_base(REGION_OUTPUT_GRADIENT);
     }
     return run;
-}
-
-static bool is_half(z3d_call call) {
-    return call == Z3D_CALL_BACKWARD_INPUT || call == Z3D_CALL_BACKWARD_WEIGHT;
 }
 
 static const char *call_name(z3d_call call) {
@@ -167,7 +164,8 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, int threads, z3d_
     z3d_unit_set_observer(&run, record_collective, &recorder);
     for (int slot = 0; slot < run.unit->num_groups && call < Z3D_CALL_BACKWARD; slot++)
         run.group[slot].gradients = NULL;
-    if (is_half(call)) run.deferred = (z3d_bump){region_base(REGION_DEFERRED), 0, 0, REGION_BYTES};
+    if (call > Z3D_CALL_BACKWARD)
+        run.deferred = (z3d_bump){region_base(REGION_DEFERRED), 0, 0, REGION_BYTES};
     if (call == Z3D_CALL_RECOMPUTE) {
         run.need_output = false;
         run.output = NULL;
@@ -240,7 +238,7 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
     z3d_unit_take_groups(&run, group);
     for (int call = 0; call < calls; call++) {
         if (call == Z3D_CALL_RECOMPUTE && !run.unit->checkpoint) continue;
-        if (is_half((z3d_call)call) && !run.unit->ops->backward_halves) continue;
+        if (call > Z3D_CALL_BACKWARD && !run.unit->ops->backward_halves) continue;
         Z3D_TRY(record_call(run, (z3d_call)call, threads, &trace[call]));
     }
     if (mode != Z3D_MODE_TRAIN) return Z3D_OK;
@@ -308,42 +306,42 @@ static z3d_status find_kinds(const z3d_model *model, const z3d_layout *layout, z
     return Z3D_OK;
 }
 
-z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
-                             const z3d_program_config *config, int threads, z3d_traces **out) {
-    *out = NULL;
-    z3d_traces *traces = NULL;
-    z3d_device *device = NULL;
-    z3d_group *group[Z3D_AXES_COUNT] = {NULL};
-    z3d_status status = z3d_new(1, sizeof *traces, "traces", &traces);
-    if (status != Z3D_OK) return status;
-    traces->threads = threads;
-    Z3D_TRY_GOTO(status, find_kinds(model, layout, traces), end);
-    size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;
-    Z3D_TRY_GOTO(
-        status, z3d_new(Z3D_MODE_COUNT * per_mode, sizeof *traces->trace, "traces", &traces->trace),
-        end);
-    Z3D_TRY_GOTO(status, z3d_device_create(&(z3d_device_config){.backend = "record"}, &device),
-                 end);
-    Z3D_TRY_GOTO(status, make_groups(model, &layout->mesh, group), end);
+static z3d_status record_all(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, z3d_device **device,
+                             z3d_group *group[Z3D_AXES_COUNT], z3d_traces *traces) {
+    Z3D_TRY(find_kinds(model, layout, traces));
+    const size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;
+    Z3D_TRY(z3d_new(Z3D_MODE_COUNT * per_mode, sizeof *traces->trace, "traces", &traces->trace));
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "record"}, device));
+    Z3D_TRY(make_groups(model, &layout->mesh, group));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         if (!z3d_needs_mode(config, (z3d_mode)mode)) continue;
         for (int u = 0; u < model->num_units && z3d_model_has_mode(model, (z3d_mode)mode); u++) {
             z3d_trace *trace =
                 &traces->trace[(size_t)mode * per_mode + (size_t)traces->kind[u] * Z3D_CALL_COUNT];
             if (trace[0].recorded) continue; /* its kind is recorded */
-            Z3D_TRY_GOTO(status,
-                         record_unit(model, layout, config, (z3d_mode)mode, u, device, group,
-                                     threads, trace),
-                         end);
+            Z3D_TRY(record_unit(model, layout, config, (z3d_mode)mode, u, *device, group,
+                                traces->threads, trace));
         }
     }
-end:
+    return Z3D_OK;
+}
+
+z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, int threads, z3d_traces **out) {
+    z3d_traces *traces;
+    z3d_device *device = NULL;
+    z3d_group *group[Z3D_AXES_COUNT] = {NULL};
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *traces, "traces", &traces));
+    traces->threads = threads;
+    z3d_status status = record_all(model, layout, config, &device, group, traces);
     z3d_groups_destroy(group);
     z3d_device_destroy(device);
-    if (status != Z3D_OK)
-        z3d_traces_destroy(traces);
-    else
+    if (status == Z3D_OK)
         *out = traces;
+    else
+        z3d_traces_destroy(traces);
     return status;
 }
 

@@ -71,12 +71,6 @@ static z3d_status build_for_rank(const z3d_program_set *set, const z3d_program *
     return Z3D_OK;
 }
 
-static void release_peer(peer *peer) {
-    z3d_program_destroy(peer->program);
-    z3d_traces_destroy(peer->traces);
-    z3d_layout_destroy(peer->layout);
-}
-
 /* The builder is pure, so every rank can build every rank's program. In a large world it takes this
  * data rank's pipeline stages: samples do not change what data ranks do together. */
 static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mine) {
@@ -94,7 +88,11 @@ static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mi
     if (status == Z3D_OK)
         status = set->classes ? z3d_program_verify_classes(program, count)
                               : z3d_program_verify_world(program, count);
-    for (int i = 0; i < count && all; i++) release_peer(&all[i]);
+    for (int i = 0; i < count && all; i++) {
+        z3d_program_destroy(all[i].program);
+        z3d_traces_destroy(all[i].traces);
+        z3d_layout_destroy(all[i].layout);
+    }
     free(program);
     free(all);
     return status;

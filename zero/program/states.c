@@ -15,13 +15,6 @@ static unsigned stepped_kinds(const z3d_program_config *config) {
     return z3d_optimizer_kinds(config->optimizer) | (config->ema ? Z3D_KIND(EMA) : 0);
 }
 
-/* Without steps: only parameters. The rows that a rank keeps are the rows that it would step, so no
- * gather is needed. */
-static void keep_values_only(z3d_state state[Z3D_MAX_STATES]) {
-    state[Z3D_STATE_GRADIENT].kinds = state[Z3D_STATE_OPTIMIZER].kinds = 0;
-    state[Z3D_STATE_OPTIMIZER].at.sharded = state[Z3D_STATE_VALUE].at.sharded;
-}
-
 /* ---- classes ---- */
 
 int z3d_state_classes(const z3d_program_config *config) {
@@ -63,10 +56,6 @@ z3d_status z3d_states_check(const z3d_program_config *config) {
 
 /* ---- the classes of zero/ ---- */
 
-z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes) {
-    return sharding == Z3D_SHARDING_HYBRID && nodes > 1 ? Z3D_ROLE_BLOCKS : Z3D_ROLE_ROWS;
-}
-
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,
                        bool offloaded, bool frozen, z3d_state state[Z3D_MAX_STATES]) {
     const bool whole = config->stage < 3 || elements <= config->persistence;
@@ -88,7 +77,11 @@ void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t 
                     Z3D_KIND(GRADIENT)};
     state[Z3D_STATE_OPTIMIZER] = (z3d_state){{steps_all ? Z3D_AXES_NONE : axes, optimizer, Z3D_F32},
                                              own_master ? stepped & ~master : stepped};
-    if (config->inference || frozen) keep_values_only(state);
+    if (config->inference || frozen) {
+        state[Z3D_STATE_GRADIENT].kinds = state[Z3D_STATE_OPTIMIZER].kinds = 0;
+        /* The rows that are kept are the rows that would be stepped, so no gather is needed. */
+        state[Z3D_STATE_OPTIMIZER].at.sharded = state[Z3D_STATE_VALUE].at.sharded;
+    }
     for (int role = Z3D_STATE_COUNT; role < z3d_state_classes(config); role++) {
         const z3d_state_class *added = z3d_state_class_of(config, role);
         state[role] = added->state;
@@ -140,18 +133,12 @@ int64_t z3d_state_first(const z3d_layout *layout, int group, z3d_state_role role
     return z3d_rows_first(&layout->group[group], z3d_state_rows(layout, group, role));
 }
 
-/* Elements from one of the state's tensors to the next: whole disk blocks. */
-static int64_t stride(const z3d_layout *layout, int group, z3d_state_role role) {
-    int64_t elements = z3d_state_elements(layout, group, role);
-    const z3d_state *state = state_of(layout, group, role);
-    if (state->at.space != Z3D_SPACE_DISK) return elements;
-    return z3d_round_up(elements, z3d_values_in(state->at.codec, Z3D_DISK_ALIGN));
-}
-
 int64_t z3d_state_bytes(const z3d_layout *layout, int group, z3d_state_role role) {
     const z3d_state *state = state_of(layout, group, role);
-    return z3d_count_kinds(state->kinds) *
-           z3d_bytes_of(state->at.codec, stride(layout, group, role));
+    int64_t elements = z3d_state_elements(layout, group, role);
+    if (state->at.space == Z3D_SPACE_DISK) /* each tensor has whole blocks */
+        elements = z3d_round_up(elements, z3d_values_in(state->at.codec, Z3D_DISK_ALIGN));
+    return z3d_count_kinds(state->kinds) * z3d_bytes_of(state->at.codec, elements);
 }
 
 int z3d_state_index(const z3d_layout *layout, int group, z3d_state_role role,

@@ -62,8 +62,6 @@ const z3d_state_class *z3d_state_class_of(const z3d_program_config *config, int 
  * category cannot be. */
 z3d_status z3d_states_check(const z3d_program_config *config);
 
-/* The axes over which states may be sharded; nodes: the size of Z3D_ROLE_NODES. */
-z3d_axes z3d_states_axes(z3d_sharding sharding, int nodes);
 /* The states of a parameter group of so many elements, which may be sharded over `axes`. offloaded:
  * config.offload holds for it. frozen: it is not trained. */
 void z3d_states_decide(const z3d_program_config *config, z3d_axes axes, int64_t elements,

@@ -11,11 +11,14 @@ typedef enum z3d_call {
     Z3D_CALL_FORWARD,
     Z3D_CALL_RECOMPUTE,
     Z3D_CALL_BACKWARD,
-    Z3D_CALL_BACKWARD_INPUT, /* not recorded if the unit has no halves */
+    Z3D_CALL_BACKWARD_INPUT, /* the halves come last; not recorded if the unit has none */
     Z3D_CALL_BACKWARD_WEIGHT,
     Z3D_CALL_COUNT
 } z3d_call;
 
+/* A run of unit number `unit`, without a device, process groups and addresses. */
+z3d_unit_run z3d_unit_run_of(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, z3d_mode mode, int unit);
 /* Calls the unit's function. Errors: the unit's. */
 z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call);
 /* Gives a run the groups (by set of axes) of its unit. */

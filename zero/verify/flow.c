@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/program/layout.h"
-#include "zero/verify/verifier.h"
+#include "zero/verify/rules.h"
 
-/* Gives each contribution to a gradient its place, in the order of backward: last unit first. */
+/* Numbers the contributions to each gradient in the order of backward: last unit first. */
 static void count_contributions(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = p->model->num_units - 1; u >= 0; u--) {
@@ -68,8 +67,9 @@ z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...) {
 
 const char *z3d_slot_text(int slot) {
     static const char *const text[Z3D_SLOT_COUNT] = {
-        "input",    "output", "output gradient", "input gradient", "saved",          "workspace",
-        "deferred", "cache",  "parameters",      "gradients",      "kept gradients", "optimizer"};
+        "input",        "output",    "output gradient", "input gradient",
+        "saved memory", "workspace", "deferred memory", "cache",
+        "parameters",   "gradients", "kept gradients",  "optimizer state"};
     return text[z3d_slot_role(slot)];
 }
 
@@ -135,7 +135,8 @@ static z3d_cell *cell_at(const z3d_cells *c, int index) {
 
 /* Moves the free space to the place before cell `index`. */
 static void move_gap(z3d_cells *c, int index) {
-    int room = c->capacity - c->count, low = index < c->gap ? index : c->gap;
+    int64_t room = c->capacity - c->count;
+    int low = index < c->gap ? index : c->gap;
     size_t bytes = sizeof *c->cell * (size_t)abs(c->gap - index);
     z3d_cell *front = c->cell + low, *back = c->cell + low + room;
     if (index < c->gap)
@@ -145,19 +146,7 @@ static void move_gap(z3d_cells *c, int index) {
     c->gap = index;
 }
 
-static z3d_status make_room(z3d_cells *c) {
-    if (c->count < c->capacity) return Z3D_OK;
-    move_gap(c, c->count);
-    z3d_cell *more = realloc(c->cell, 2 * sizeof *more * (size_t)c->capacity);
-    if (more == NULL)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to verify a program (%d cells)",
-                         c->capacity);
-    c->cell = more;
-    c->capacity *= 2;
-    return Z3D_OK;
-}
-
-/* Cuts a cell if needed, so that one begins at `column`; gives its index. */
+/* Cuts a cell if needed, so that one begins at `column`; *index: that cell. */
 static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     int low = 0, high = c->count;
     while (low < high) { /* the first cell that ends after the column */
@@ -169,7 +158,8 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     }
     *index = low;
     if (column == (low > 0 ? cell_at(c, low - 1)->end : 0)) return Z3D_OK;
-    Z3D_TRY(make_room(c));
+    if (c->count == c->capacity) move_gap(c, c->count); /* a larger array has its room at its end */
+    Z3D_TRY(z3d_grow(c->count, &c->capacity, sizeof *c->cell, "the verifier's cells", &c->cell));
     move_gap(c, low);
     c->cell[low] = *cell_at(c, low);
     c->cell[low].end = column;
@@ -179,7 +169,7 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     return Z3D_OK;
 }
 
-/* Joins equal neighbours in [from, to], so that finished buckets become one cell. */
+/* Joins equal neighbours of the cells `from` to `to`, so that finished buckets become one cell. */
 static void join(z3d_cells *c, int from, int to) {
     int kept = from;
     move_gap(c, to + 1);
@@ -203,8 +193,7 @@ static z3d_status check_free(const z3d_flow *flow, const char *what, const z3d_c
             z3d_instruction_describe(flow->program, cell->writer[row], entry, sizeof entry));
     }
     if (write && cell->readers[row] > 0) {
-        return z3d_flow_fail(flow, "its %s is being read by an entry that is still in flight",
-                             what);
+        return z3d_flow_fail(flow, "its %s is being read by a started entry", what);
     }
     return Z3D_OK;
 }
@@ -239,8 +228,8 @@ static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row,
     return Z3D_OK;
 }
 
-/* Makes the buffer's rows those of the operand, shards or blocks, if z3d_cells allows it. */
-static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells *c,
+/* Gives the buffer's rows as many columns as the operand's, if z3d_cells allows the change. */
+static z3d_status use_rows_of(const z3d_flow *flow, const char *what, z3d_cells *c,
                               const z3d_buffer_operand *o) {
     if (o->columns == 0 || o->columns == c->columns) return Z3D_OK;
     const bool known = c->columns != 0;
@@ -255,16 +244,14 @@ static z3d_status cut_rows_as(const z3d_flow *flow, const char *what, z3d_cells 
     }
     if (known && !whole)
         return z3d_flow_fail(flow,
-                             "the rows of its %s have %lld columns; before they can have %lld, "
-                             "this rank's block must hold one value and the other rows one, and "
-                             "nothing may be in flight",
-                             what, (long long)c->columns, (long long)o->columns);
+                             "the rows of its %s have %lld columns, but had %lld in an earlier "
+                             "entry; in between all rows of this rank's block must hold one value, "
+                             "all other rows one value, and no started entry may use them",
+                             what, (long long)o->columns, (long long)c->columns);
     if (known) {
-        z3d_cell all = *first;
-        all.end = INT64_MAX;
-        c->count = 1;
-        c->gap = 1;
-        c->cell[0] = all;
+        c->cell[0] = *first;
+        c->cell[0].end = INT64_MAX;
+        c->count = c->gap = 1;
     }
     c->columns = o->columns;
     return Z3D_OK;
@@ -274,13 +261,13 @@ static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, 
                         bool write, z3d_value value) {
     z3d_cells *c = &flow->cells[o.buffer];
     int from, to;
-    if (write && action != UNLOCK && c->group != o.group) { /* another group: no value stays */
+    if (write && action != UNLOCK && c->group != o.group) { /* all values become undefined */
         c->group = o.group;
         const z3d_buffer_operand all = {
             .buffer = o.buffer, .group = o.group, .rows = Z3D_ROWS_ALL, .count = INT64_MAX};
-        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){Z3D_VALUE_NOTHING, 0, 0, 0, 0, 0}));
+        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){0}));
     }
-    Z3D_TRY(cut_rows_as(flow, what, c, &o));
+    Z3D_TRY(use_rows_of(flow, what, c, &o));
     if (o.columns == 0 && o.group >= 0) o.count = c->columns > 0 ? c->columns : INT64_MAX;
     Z3D_TRY(cut(c, o.first, &from));
     Z3D_TRY(cut(c, o.first + o.count, &to));
@@ -314,10 +301,10 @@ z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, i
         return z3d_flow_fail(flow, "its %s may not be the persistent %s", what,
                              z3d_buffer_name(b).text);
     if (o->rows & ~(unsigned)b->rows)
-        return z3d_flow_fail(flow, "its %s, %s, lacks other ranks' rows", what,
+        return z3d_flow_fail(flow, "its %s, %s, does not have the rows of other ranks", what,
                              z3d_buffer_name(b).text);
     if (o->first < b->first_column)
-        return z3d_flow_fail(flow, "its %s, %s, begins with column %lld", what,
+        return z3d_flow_fail(flow, "its %s, %s, begins only with column %lld", what,
                              z3d_buffer_name(b).text, (long long)b->first_column);
     if (b->bytes < bytes)
         return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld", what,
@@ -349,20 +336,23 @@ z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_buffer_operand o, bool write) {
     return apply(flow, z3d_slot_text(o.slot), o, UNLOCK, write, (z3d_value){0});
 }
 
-/* ---- persistent buffers at both ends of the program, and for entries without slots ---- */
+/* ---- states of groups, for entries without slots ---- */
 
-static z3d_buffer_operand whole(const z3d_flow *flow, int buffer, z3d_rows rows) {
-    int group = flow->program->buffer[buffer].group;
-    return (z3d_buffer_operand){
-        .buffer = buffer, .group = group, .rows = rows, .first = 0, .count = INT64_MAX};
+static z3d_status apply_to_state(z3d_flow *flow, int group, z3d_state_role role, z3d_rows rows,
+                                 action action, z3d_value value) {
+    const int buffer = z3d_program_group_buffer(flow->program, group, role);
+    const z3d_buffer_operand o = {
+        .buffer = buffer, .group = group, .rows = rows, .count = INT64_MAX};
+    return apply(flow, z3d_buffer_name(&flow->program->buffer[buffer]).text, o, action,
+                 action == WRITE, value);
 }
 
-z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {
-    return apply(flow, z3d_buffer_name(&flow->program->buffer[buffer]).text,
-                 whole(flow, buffer, rows), WRITE, true, value);
+z3d_status z3d_flow_set(z3d_flow *flow, int group, z3d_state_role role, z3d_rows rows,
+                        z3d_value value) {
+    return apply_to_state(flow, group, role, rows, WRITE, value);
 }
 
-z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {
-    return apply(flow, z3d_buffer_name(&flow->program->buffer[buffer]).text,
-                 whole(flow, buffer, rows), READ, false, value);
+z3d_status z3d_flow_expect(z3d_flow *flow, int group, z3d_state_role role, z3d_rows rows,
+                           z3d_value value) {
+    return apply_to_state(flow, group, role, rows, READ, value);
 }

@@ -1,22 +1,16 @@
 /* The verifier's simple checks: indices are in range, persistent buffers are as the layout says,
  * and buffers that are alive at the same time do not overlap. */
 #include <limits.h>
+#include <search.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/disk.h"
 #include "zero/plan_memory/packer.h"
-#include "zero/program/layout.h"
-#include "zero/verify/verifier.h"
+#include "zero/verify/rules.h"
 
 /* Refuses an entry as z3d_flow_fail does; there is no symbolic run yet. */
 #define FAIL_ENTRY(p, index, ...)                                                                  \
     z3d_flow_fail(&(const z3d_flow){.program = (p), .at = (index)}, __VA_ARGS__)
-
-static z3d_status bad_entry(const z3d_program *p, int index, const char *what, long long value,
-                            long long limit) {
-    return FAIL_ENTRY(p, index, "%s is %lld, but must be 0 to %lld", what, value, limit - 1);
-}
 
 static z3d_status check_columns(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
@@ -28,7 +22,7 @@ static z3d_status check_columns(const z3d_program *p, int index) {
                       (long long)in->count, (long long)in->first, (long long)shard - 1);
 }
 
-/* Whether `in` follows `before` in a joined collective: its columns follow the other's. */
+/* Whether `in` is the part of a joined collective that comes after `before`. */
 static bool follows(const z3d_instruction *in, const z3d_instruction *before) {
     return in->opcode == before->opcode && in->phase == before->phase && in->axes == before->axes &&
            in->micro == before->micro && in->columns == before->columns &&
@@ -36,7 +30,7 @@ static bool follows(const z3d_instruction *in, const z3d_instruction *before) {
            in->buffer[Z3D_SLOT_WORKSPACE] == before->buffer[Z3D_SLOT_WORKSPACE];
 }
 
-/* Entries of a joined collective follow each other; each has all columns of its own matrix. */
+/* The parts of a joined collective follow each other. Each has all columns of its own matrix. */
 static z3d_status check_joined(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const bool first = in->column == 0, last = in->column + in->count == in->columns;
@@ -48,12 +42,12 @@ static z3d_status check_joined(const z3d_program *p, int index) {
         return Z3D_OK;
     return FAIL_ENTRY(
         p, index,
-        "it has %lld columns from column %lld of %lld in a joined collective, but its "
-        "neighbours or its own matrix do not fit",
+        "it has %lld columns, from column %lld on, of the %lld columns of a joined collective, "
+        "but its neighbours or its own matrix have other columns",
         (long long)in->count, (long long)in->column, (long long)in->columns);
 }
 
-/* An entry moves one rank's part of a unit's input or of its gradient, or the whole. */
+/* An entry moves a unit's input, or its gradient: one rank's part, or all. */
 static z3d_status check_part(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -66,19 +60,22 @@ static z3d_status check_part(const z3d_program *p, int index) {
     int64_t part = z3d_instruction_matrix(p, in).columns;
     if ((in->first == 0 && in->count == part) || (stays && in->count == 0)) return Z3D_OK;
     return FAIL_ENTRY(p, index,
-                      "it moves %lld elements from element %lld, but the part has %lld elements",
+                      "it moves %lld elements from element %lld on, but its part has %lld elements",
                       (long long)in->count, (long long)in->first, (long long)part);
 }
 
-/* Fields that the instruction's class does not use have the builder's defaults: the executor may
- * read them. */
-static z3d_status check_idle_fields(const z3d_program *p, int index, bool columns) {
+/* Fields that this kind of entry does not use have the builder's defaults, because the rules and
+ * the executor may read them. */
+static z3d_status check_unused_fields(const z3d_program *p, int index, bool columns) {
     const z3d_instruction *in = &p->instruction[index];
-    z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    z3d_opcode_class rules = info->rules;
     bool adds =
         rules == Z3D_CLASS_BACKWARD || rules == Z3D_CLASS_BACKWARD_WEIGHT || rules == Z3D_CLASS_SUM;
     bool forward = rules == Z3D_CLASS_FORWARD;
     const char *what = NULL;
+    if (info->subject != Z3D_SUBJECT_UNIT && in->unit != -1) what = "a unit";
+    if (info->subject != Z3D_SUBJECT_GROUP && in->group != -1) what = "a parameter group";
     if (!z3d_is_point_to_point(in) && in->peer != -1) what = "a peer";
     if (!columns && (in->first != 0 || in->count != 0)) what = "columns";
     if (!adds && in->accumulate != 0) what = "gradients to add to";
@@ -96,29 +93,38 @@ static z3d_status check_slots(const z3d_program *p, int index) {
     return FAIL_ENTRY(p, index, "it has %d slots, but must have %d", in->num_slots, slots);
 }
 
-static z3d_status check_entry(const z3d_program *p, int index) {
+z3d_status z3d_verify_fields(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
-    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
-    bool unit = info->subject == Z3D_SUBJECT_UNIT, group = info->subject == Z3D_SUBJECT_GROUP;
-    bool matrix = z3d_instruction_has_columns(in);
-    int units = p->model->num_units, groups = p->model->num_groups;
-    int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
-    if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT)
-        return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
-    if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
+    const z3d_opcode_subject subject = z3d_opcode_info_of(in->opcode)->subject;
+    const bool unit = subject == Z3D_SUBJECT_UNIT, group = subject == Z3D_SUBJECT_GROUP;
+    const struct number {
+        const char *what;
+        bool used;
+        int is, limit;
+    } numbers[] = {
+        {"the opcode", true, (int)in->opcode, Z3D_OPCODE_COUNT},
+        {"phase", true, (int)in->phase, Z3D_PHASE_WAIT + 1},
+        {"ticket", in->phase != Z3D_PHASE_WHOLE, in->ticket, p->num_tickets},
+        {"unit", unit, in->unit, p->model->num_units},
+        {"group", group, in->group, p->model->num_groups},
+        {"peer", z3d_is_point_to_point(in), in->peer, p->layout->stages},
+        {"micro-batch", unit, in->micro, p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1},
+    };
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+        if (numbers[n].used && (numbers[n].is < 0 || numbers[n].is >= numbers[n].limit))
+            return FAIL_ENTRY(p, index, "%s is %d, but must be 0 to %d", numbers[n].what,
+                              numbers[n].is, numbers[n].limit - 1);
     if (z3d_communicates(in) && !z3d_axes_have_group(&p->mesh, in->axes))
         return FAIL_ENTRY(p, index, "no process group is over axes %s",
                           z3d_axes_name(in->axes).text);
-    if (in->phase != Z3D_PHASE_WHOLE && (in->ticket < 0 || in->ticket >= p->num_tickets))
-        return bad_entry(p, index, "ticket", in->ticket, p->num_tickets);
-    if (unit && (in->unit < 0 || in->unit >= units))
-        return bad_entry(p, index, "unit", in->unit, units);
-    if (group && (in->group < 0 || in->group >= groups))
-        return bad_entry(p, index, "group", in->group, groups);
-    if (z3d_is_point_to_point(in) && (in->peer < 0 || in->peer >= p->layout->stages))
-        return bad_entry(p, index, "peer", in->peer, p->layout->stages);
-    if (unit && (in->micro < 0 || in->micro >= micros))
-        return bad_entry(p, index, "micro-batch", in->micro, micros);
+    return Z3D_OK;
+}
+
+static z3d_status check_entry(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    bool matrix = z3d_instruction_has_columns(in);
+    Z3D_TRY(z3d_verify_fields(p, index));
     Z3D_TRY(check_slots(p, index));
     for (int s = 0; s < in->num_slots; s++) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
@@ -127,13 +133,13 @@ static z3d_status check_entry(const z3d_program *p, int index) {
         if (in->buffer[s] >= 0 && z3d_instruction_access(in, s) == Z3D_ACCESS_NONE)
             return FAIL_ENTRY(p, index, "it cannot have a buffer for its %s", z3d_slot_text(s));
     }
-    Z3D_TRY(check_idle_fields(p, index, matrix || z3d_moves_input(info->moves)));
+    Z3D_TRY(check_unused_fields(p, index, matrix || z3d_moves_input(info->moves)));
     Z3D_TRY(check_joined(p, index));
     if (z3d_moves_input(info->moves)) return check_part(p, index);
     return matrix ? check_columns(p, index) : Z3D_OK;
 }
 
-z3d_status z3d_verify_indices(const z3d_program *program) {
+z3d_status z3d_verify_entries(const z3d_program *program) {
     for (int i = 0; i < program->num_instructions; i++) Z3D_TRY(check_entry(program, i));
     return Z3D_OK;
 }
@@ -141,24 +147,28 @@ z3d_status z3d_verify_indices(const z3d_program *program) {
 /* ---- persistent buffers ---- */
 
 static const char *rows_text(z3d_rows rows) {
-    return rows == Z3D_ROWS_ALL ? "all rows" : rows == Z3D_ROWS_BLOCK ? "its block" : "the own row";
+    return rows == Z3D_ROWS_ALL     ? "all rows"
+           : rows == Z3D_ROWS_BLOCK ? "the rows of this rank's block"
+                                    : "this rank's row";
 }
 
 static z3d_status check_persistent(const z3d_program *p, int index, const char *what, int group,
                                    z3d_rows rows, z3d_space space, int64_t bytes) {
     const z3d_buffer *b = &p->buffer[index];
-    if (b->persistent && b->first == 0 && b->last == INT_MAX && b->bytes == bytes &&
-        b->space == space && b->first_column == 0 && b->group == group && b->rows == rows)
+    const bool persists =
+        b->persistent && b->first == 0 && b->last == INT_MAX && b->first_column == 0;
+    if (persists && b->bytes == bytes && b->space == space && b->group == group && b->rows == rows)
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "buffer %d, %s, has %lld bytes (%s) of group %d, but must be %s: persistent, "
-                     "%s, with %lld bytes (%s) of group %d",
-                     index, z3d_buffer_name(b).text, (long long)b->bytes, rows_text(b->rows),
-                     b->group, what, z3d_space_text(space), (long long)bytes, rows_text(rows),
-                     group);
+                     "buffer %d, %s, must be %s: persistent, %s, with %lld bytes, %s of parameter "
+                     "group %d (-1: none); but it is %spersistent, %s, with %lld bytes, %s of "
+                     "group %d",
+                     index, z3d_buffer_name(b).text, what, z3d_space_text(space), (long long)bytes,
+                     rows_text(rows), group, persists ? "" : "not ", z3d_space_text(b->space),
+                     (long long)b->bytes, rows_text(b->rows), b->group);
 }
 
-/* The same for a buffer on the device that is no state. */
+/* The same for a buffer that is not a parameter group's state. */
 static z3d_status check_plain(const z3d_program *p, int index, const char *what, int64_t bytes) {
     return check_persistent(p, index, what, -1, Z3D_ROWS_ALL, Z3D_SPACE_DEVICE, bytes);
 }
@@ -178,7 +188,7 @@ static z3d_status check_persistents(const z3d_program *p) {
     int needed = z3d_program_cache_buffer(p, z3d_mode_generates(p->mode) ? p->model->num_units : 0);
     if (p->num_buffers < needed) {
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "the program has %d buffers, but needs at least its %d persistent ones",
+                         "the program has %d buffers, but its persistent buffers alone are %d",
                          p->num_buffers, needed);
     }
     Z3D_TRY(check_plain(p, Z3D_BUFFER_STATE, "the step state", sizeof(z3d_step_state)));
@@ -197,8 +207,9 @@ static z3d_status check_persistents(const z3d_program *p) {
     for (int i = needed; i < p->num_buffers; i++)
         if (p->buffer[i].persistent)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "buffer %d, %s, is persistent, but no state is kept in it", i,
-                             z3d_buffer_name(&p->buffer[i]).text);
+                             "buffer %d, %s, is persistent, but it is not one of the buffers that "
+                             "all programs have",
+                             i, z3d_buffer_name(&p->buffer[i]).text);
     return Z3D_OK;
 }
 
@@ -207,36 +218,31 @@ static z3d_status check_persistents(const z3d_program *p) {
 static z3d_status check_lifetimes(const z3d_program *p) {
     for (int i = 0; i < p->num_buffers; i++) {
         const z3d_buffer *b = &p->buffer[i];
-        bool lives = b->persistent
-                         ? b->first == 0 && b->last == INT_MAX
-                         : b->first >= 0 && b->first <= b->last && b->last < p->num_instructions;
         bool rows = b->rows == Z3D_ROWS_OWN || b->rows == Z3D_ROWS_BLOCK || b->rows == Z3D_ROWS_ALL;
-        if (!lives || !rows || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT) {
+        if (!rows || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "buffer %d, %s: %lld bytes, alive from entry %d to %d; the program "
-                             "has entries 0 to %d",
-                             i, z3d_buffer_name(b).text, (long long)b->bytes, b->first, b->last,
-                             p->num_instructions - 1);
-        }
+                             "buffer %d, %s: it has %lld bytes, rows %d and space %d; one of these "
+                             "numbers is not possible",
+                             i, z3d_buffer_name(b).text, (long long)b->bytes, (int)b->rows,
+                             (int)b->space);
+        if (b->persistent) continue;
+        if (b->first < 0 || b->first > b->last || b->last >= p->num_instructions)
+            return Z3D_ERROR(
+                Z3D_ERR_PROGRAM,
+                "buffer %d, %s, lives from entry %d to %d, but the program has entries "
+                "0 to %d",
+                i, z3d_buffer_name(b).text, b->first, b->last, p->num_instructions - 1);
     }
     return Z3D_OK;
 }
 
 /* The disk and host memory exchange whole blocks. */
-static int alignment(const z3d_program *p, z3d_space space) {
-    bool blocks = space != Z3D_SPACE_DEVICE && p->arena[Z3D_SPACE_DISK] > 0;
-    return blocks ? Z3D_DISK_ALIGN : Z3D_PACK_ALIGN;
-}
-
-static int64_t extent(const z3d_program *p, const z3d_buffer *b) {
-    int align = alignment(p, b->space);
-    return align == Z3D_DISK_ALIGN ? z3d_round_up(b->bytes, align) : b->bytes;
-}
-
 static z3d_status check_place(const z3d_program *p, int index) {
     const z3d_buffer *b = &p->buffer[index];
-    const int64_t arena = p->arena[b->space], bytes = extent(p, b);
-    const int align = alignment(p, b->space);
+    const bool blocks = b->space != Z3D_SPACE_DEVICE && p->arena[Z3D_SPACE_DISK] > 0;
+    const int align = blocks ? Z3D_DISK_ALIGN : Z3D_PACK_ALIGN;
+    const int64_t bytes = blocks ? z3d_round_up(b->bytes, align) : b->bytes;
+    const int64_t arena = p->arena[b->space];
     if (b->offset >= 0 && b->offset % align == 0 && bytes <= arena && b->offset <= arena - bytes)
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
@@ -246,110 +252,65 @@ static z3d_status check_place(const z3d_program *p, int index) {
                      (long long)arena, align);
 }
 
-/* Buffers in the orders of birth, of death and of addresses. `alive` is a tree over the order of
- * addresses: a node says whether a buffer below it is alive at the moment. */
-typedef struct sweep {
-    const z3d_program *program;
-    int *birth, *death, *address; /* buffers in these orders */
-    int *place;                   /* by buffer: its place in `address` */
-    bool *alive;                  /* the tree: node 1 is the root, leaves begin at `leaves` */
-    int count, dead, leaves;
-} sweep;
-
-typedef enum key { BIRTH, DEATH, ADDRESS } key;
-
-typedef struct sorting {
+/* The birth or the death of a buffer. */
+typedef struct event {
+    int64_t time; /* 2 * entry, + 1 for a death: in one entry births come before deaths */
     const z3d_buffer *buffer;
-    key by;
-} sorting;
+} event;
 
-static int64_t key_of(const z3d_buffer *b, key by) {
-    return by == BIRTH ? b->first : by == DEATH ? b->last : b->offset;
+static int by_time(const void *a, const void *b) {
+    const event *x = a, *y = b;
+    if (x->time != y->time) return x->time < y->time ? -1 : 1;
+    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-static int in_order(const void *a, const void *b, void *context) {
-    const sorting *of = context;
-    const int x = *(const int *)a, y = *(const int *)b;
-    const int64_t p = key_of(&of->buffer[x], of->by), q = key_of(&of->buffer[y], of->by);
-    return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
+/* Buffers that share addresses count as equal; living ones share none, so they have an order. */
+static int by_address(const void *a, const void *b) {
+    const z3d_buffer *x = a, *y = b;
+    return x->offset + x->bytes <= y->offset ? -1 : y->offset + y->bytes <= x->offset;
 }
 
-static void set_alive(sweep *s, int index, bool alive) {
-    int node = s->leaves + s->place[index];
-    for (s->alive[node] = alive; node > 1; node /= 2)
-        s->alive[node / 2] = s->alive[node] || s->alive[node ^ 1];
-}
-
-/* The living buffer at the nearest address below (side 0) or above (side 1) this one; -1: none. */
-static int neighbour(const sweep *s, int index, int side) {
-    int node = s->leaves + s->place[index];
-    while (node > 1 && (node % 2 != 1 - side || !s->alive[node ^ 1])) node /= 2;
-    if (node <= 1) return -1;
-    for (node ^= 1; node < s->leaves;) {
-        int nearer = 2 * node + 1 - side;
-        node = s->alive[nearer] ? nearer : nearer ^ 1;
+/* living: a search tree. A birth finds a living buffer that shares addresses with the new one. */
+static z3d_status change_living(const z3d_program *p, const event *event, void **living) {
+    const z3d_buffer *b = event->buffer;
+    if (event->time % 2 != 0) {
+        tdelete(b, living, by_address);
+        return Z3D_OK;
     }
-    return s->address[node - s->leaves];
+    const z3d_buffer *const *found = tsearch(b, living, by_address);
+    if (!found) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to verify a program's buffers");
+    const z3d_buffer *other = *found;
+    if (other == b) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "buffers %d, %s, and %d, %s, are both alive at entry %d and share addresses "
+                     "(%lld bytes at %lld, %lld at %lld)",
+                     (int)(other - p->buffer), z3d_buffer_name(other).text, (int)(b - p->buffer),
+                     z3d_buffer_name(b).text, b->first, (long long)other->bytes,
+                     (long long)other->offset, (long long)b->bytes, (long long)b->offset);
 }
 
-/* Living buffers do not overlap each other. If the new one overlaps some, one is a neighbour. */
-static z3d_status bring_alive(sweep *s, int index) {
-    const z3d_buffer *buffers = s->program->buffer, *b = &buffers[index];
-    while (s->dead < s->count && buffers[s->death[s->dead]].last < b->first)
-        set_alive(s, s->death[s->dead++], false);
-    for (int side = 0; side < 2; side++) {
-        int near = neighbour(s, index, side);
-        const z3d_buffer *other = near >= 0 ? &buffers[near] : NULL;
-        if (other && other->offset < b->offset + extent(s->program, b) &&
-            b->offset < other->offset + extent(s->program, other)) {
-            return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "buffers %d, %s, and %d, %s, are both alive at entry %d and share "
-                             "addresses (%lld bytes at %lld, %lld at %lld)",
-                             near, z3d_buffer_name(other).text, index, z3d_buffer_name(b).text,
-                             b->first, (long long)other->bytes, (long long)other->offset,
-                             (long long)b->bytes, (long long)b->offset);
-        }
-    }
-    set_alive(s, index, true);
-    return Z3D_OK;
-}
-
-static z3d_status reserve(sweep *s) {
-    size_t buffers = (size_t)s->program->num_buffers + 1;
-    for (s->leaves = 1; s->leaves < s->program->num_buffers; s->leaves *= 2) {
-    }
-    Z3D_TRY(z3d_new(buffers, sizeof *s->birth, "verifier", &s->birth));
-    Z3D_TRY(z3d_new(buffers, sizeof *s->death, "verifier", &s->death));
-    Z3D_TRY(z3d_new(buffers, sizeof *s->address, "verifier", &s->address));
-    Z3D_TRY(z3d_new(buffers, sizeof *s->place, "verifier", &s->place));
-    return z3d_new(2 * (size_t)s->leaves, sizeof *s->alive, "verifier", &s->alive);
-}
-
-static void sort(sweep *s) {
-    int *const list[] = {[BIRTH] = s->birth, [DEATH] = s->death, [ADDRESS] = s->address};
-    for (key by = BIRTH; by <= ADDRESS; by++) {
-        sorting of = {s->program->buffer, by};
-        if (by != BIRTH) memcpy(list[by], s->birth, (size_t)s->count * sizeof **list);
-        qsort_r(list[by], (size_t)s->count, sizeof **list, in_order, &of);
-    }
-    for (int i = 0; i < s->count; i++) s->place[s->address[i]] = i;
+static void keep_buffer(void *buffer) {
+    (void)buffer;
 }
 
 static z3d_status check_addresses(const z3d_program *p, z3d_space space) {
-    sweep s = {.program = p};
-    z3d_status status = reserve(&s);
+    event *events = NULL;
+    void *living = NULL;
+    int count = 0;
+    z3d_status status =
+        z3d_new(2 * (size_t)p->num_buffers + 1, sizeof *events, "verifier", &events);
     for (int i = 0; status == Z3D_OK && i < p->num_buffers; i++) {
-        if (p->buffer[i].space != space || p->buffer[i].bytes == 0) continue;
+        const z3d_buffer *b = &p->buffer[i];
+        if (b->space != space || b->bytes == 0) continue;
         status = check_place(p, i);
-        s.birth[s.count++] = i;
+        events[count++] = (event){2 * (int64_t)b->first, b};
+        events[count++] = (event){2 * (int64_t)b->last + 1, b};
     }
-    if (status == Z3D_OK) sort(&s);
-    for (int i = 0; status == Z3D_OK && i < s.count; i++) status = bring_alive(&s, s.birth[i]);
-    free(s.birth);
-    free(s.death);
-    free(s.address);
-    free(s.place);
-    free(s.alive);
+    if (status == Z3D_OK) qsort(events, (size_t)count, sizeof *events, by_time);
+    for (int i = 0; status == Z3D_OK && i < count; i++)
+        status = change_living(p, &events[i], &living);
+    tdestroy(living, keep_buffer);
+    free(events);
     return status;
 }
 

@@ -1,7 +1,8 @@
 /* The rules of moves: within a rank, between ranks, between pipeline stages. */
 #include "zero/verify/rules.h"
 
-/* Whether the entry may move `v`: it is its kind of data, of its group or of the unit before. */
+/* Whether `v` is of the kind of data that the entry moves, and of its group, or of the unit whose
+ * output the entry's unit reads. */
 static bool is_moved(const z3d_flow *flow, z3d_value v) {
     switch (info(flow)->moves) {
     case Z3D_MOVES_PARAMETERS:
@@ -17,8 +18,8 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
     }
 }
 
-/* Whether the value differs from rank to rank: a part of a sum, or a unit's output of which each
- * tensor rank has other rows. */
+/* Whether the value differs from rank to rank: an addend of a sum over ranks, or a unit's output if
+ * each tensor rank has other rows of it. */
 static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
     bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
     return v.kind == Z3D_VALUE_GRADIENT_SUM || v.partial != 0 ||
@@ -48,8 +49,8 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         }
         out->partial &= ~axes;
         break;
-    case Z3D_CLASS_ALL_REDUCE: /* the value is the whole row's; the layout says which of its columns
-                                  are summed */
+    case Z3D_CLASS_ALL_REDUCE: /* the row has one value, also if not all of its columns are summed
+                                */
         if ((held.partial & axes) != axes || held.partial & Z3D_PARTIAL_TWIN)
             must = "parts of a sum";
         out->partial &= ~axes;
@@ -65,8 +66,9 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
     return must ? z3d_flow_mismatch(flow, from, must, held) : Z3D_OK;
 }
 
-/* The operands of a move. A move without a source is in place: an all-gather copies the own rows to
- * the others; any other move uses all of `to`. A sum needs a source. */
+/* The operands of a move. A move without a source buffer works in place: an all-gather reads this
+ * rank's rows and writes the others; any other move reads and writes all of `to`. A sum must have a
+ * source buffer. */
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
@@ -79,7 +81,8 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     return Z3D_OK;
 }
 
-/* Adds the next sums to those in `to`; or the other chunk's sum, if `to` has all of its own. */
+/* *value: in: what is added; out: what `to` then holds. The next sums are added to those in `to`,
+ * or, if `to` has all sums of its own chunk, the other chunk's sum. */
 static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
     z3d_value before;
     Z3D_TRY(z3d_flow_take(flow, *to, &before));
@@ -99,7 +102,7 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
     return Z3D_OK;
 }
 
-/* A copy beside compute is from or to host memory. */
+/* A copy beside compute must be from or to host memory. */
 static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from,
                             const z3d_buffer_operand *to) {
     const z3d_buffer *buffer = flow->program->buffer;
@@ -107,9 +110,9 @@ static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from
     bool copies = info(flow)->rules == Z3D_CLASS_COPY && entry(flow)->phase != Z3D_PHASE_WHOLE;
     if (!copies || from->buffer == to->buffer || a == Z3D_SPACE_HOST || b == Z3D_SPACE_HOST)
         return Z3D_OK;
-    return z3d_flow_fail(flow, "its %s is %s, and its %s %s: one of them must be in host memory",
+    return z3d_flow_fail(flow, "its %s is %s, and its %s is %s: one of them must be in host memory",
                          z3d_slot_text(from->slot), z3d_space_text(a), z3d_slot_text(to->slot),
-                         a == b ? "too" : z3d_space_text(b));
+                         z3d_space_text(b));
 }
 
 /* Between a start and its wait no other entry may use these columns of the packed matrix. */
@@ -154,7 +157,7 @@ z3d_status z3d_rule_move(z3d_flow *flow, bool start) {
 
 /* ---- transfers between pipeline stages ---- */
 
-/* The value that is sent or received. world.c checks that both ends belong together. */
+/* The value that is sent or received. world.c compares both ends. */
 static z3d_value crossing_value(const z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     if (info(flow)->moves == Z3D_MOVES_ACTIVATIONS) return output_of(source_of(flow), in->micro);
@@ -163,7 +166,7 @@ static z3d_value crossing_value(const z3d_flow *flow) {
     return reduced(flow, in->group, 0, 0, sums(flow));
 }
 
-/* The other end: for a unit's input the stage of the other unit, for a group its twin. */
+/* The peer must be the stage of the unit at the other end, or of the group's other holder. */
 static z3d_status check_peer(z3d_flow *flow, bool send) {
     const z3d_instruction *in = entry(flow);
     const z3d_layout *layout = flow->program->layout;
@@ -177,11 +180,11 @@ static z3d_status check_peer(z3d_flow *flow, bool send) {
         must = layout->group[in->group].twin;
     }
     if (in->peer == must && must != layout->stage && must >= 0) return Z3D_OK;
-    return z3d_flow_fail(flow, "it %s pipeline stage %d, which %s",
-                         send ? "sends to" : "receives from", in->peer, "is not the other end");
+    return z3d_flow_fail(flow, "it %s pipeline stage %d, which is not the other end",
+                         send ? "sends to" : "receives from", in->peer);
 }
 
-/* Between start and wait a send reads its source, and a receive writes its destination. */
+/* Between its start and its wait a send reads its source, and a receive writes its destination. */
 z3d_status z3d_rule_cross(z3d_flow *flow, bool start) {
     bool send = info(flow)->rules == Z3D_CLASS_SEND;
     z3d_value value = crossing_value(flow);

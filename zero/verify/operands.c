@@ -1,24 +1,22 @@
-/* Operands of entries: they exist, are large enough, and hold or get one value. */
+/* Checks of operands: their buffers exist and are large enough; each holds or gets one value. */
 #include "zero/verify/rules.h"
 
-int64_t z3d_flow_run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
-                           z3d_dtype dtype) {
-    int64_t columns = o->first + o->count - flow->program->buffer[o->buffer].first_column;
-    return z3d_bytes_of(dtype, tensors * columns);
+int64_t z3d_flow_group_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
+                             z3d_dtype dtype) {
+    const z3d_buffer *b = &flow->program->buffer[o->buffer];
+    int64_t elements = z3d_rows_elements(&flow->program->layout->group[o->group], b->rows);
+    if (b->rows == Z3D_ROWS_OWN && z3d_instruction_has_columns(entry(flow)))
+        elements = o->first + o->count - b->first_column; /* the buffer may end there */
+    return z3d_bytes_of(dtype, tensors * elements);
 }
 
-/* Bytes of the operand's buffer that the entry's matrix uses. */
+/* The bytes that a move's operand needs in its buffer. */
 static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
     const z3d_program *p = flow->program;
     if (o->buffer < 0 || info(flow)->moves == Z3D_MOVES_NONE) return 0;
     z3d_matrix m = z3d_instruction_matrix(p, entry(flow));
-    const z3d_rows rows = p->buffer[o->buffer].rows;
-    bool own = rows == Z3D_ROWS_OWN;
-    if (o->group >= 0 && own && z3d_instruction_has_columns(entry(flow)))
-        return z3d_flow_run_bytes(flow, o, m.tensors, m.dtype);
-    if (o->group >= 0)
-        return z3d_bytes_of(m.dtype,
-                            z3d_rows_elements(&p->layout->group[o->group], rows) * m.tensors);
+    if (o->group >= 0) return z3d_flow_group_bytes(flow, o, m.tensors, m.dtype);
+    bool own = p->buffer[o->buffer].rows == Z3D_ROWS_OWN;
     bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
     if (!own && !pads) /* the whole output has no padding */
         return output_bytes(flow, source_of(flow));

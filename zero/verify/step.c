@@ -32,8 +32,8 @@ z3d_status z3d_rule_norm(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* The entry reads the loss and, in training, the own row of each group's kept gradients (norm,
- * overflow), unless square_grads added up its squares. */
+/* The entry reads the loss and, in training, this rank's row of each group's kept gradients (norm,
+ * overflow), unless square_grads has added up its squares. */
 z3d_status z3d_rule_exchange(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     Z3D_TRY(end_step(flow));
@@ -42,8 +42,8 @@ z3d_status z3d_rule_exchange(z3d_flow *flow) {
         if (z3d_gradients_leave(flow->program->layout, g))
             return z3d_flow_fail(flow, "nothing added up the squares of %s's gradients",
                                  p->model->group[g].name);
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT),
-                                Z3D_ROWS_OWN, final_gradient(flow, g)));
+        Z3D_TRY(
+            z3d_flow_expect(flow, g, Z3D_STATE_GRADIENT, Z3D_ROWS_OWN, final_gradient(flow, g)));
     }
     return Z3D_OK;
 }
@@ -72,12 +72,11 @@ static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_state_role ro
                          z3d_buffer_name(&p->buffer[must]).text);
 }
 
-static int64_t host_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
-                          z3d_dtype dtype) {
-    bool own = flow->program->buffer[o->buffer].rows == Z3D_ROWS_OWN;
-    int64_t padded = flow->program->layout->group[o->group].padded;
-    return own ? z3d_flow_run_bytes(flow, o, tensors, dtype)
-               : z3d_bytes_of(dtype, tensors * padded);
+/* The operand must exist and be large enough for `tensors` matrices. */
+static z3d_status check_host_operand(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
+                                     z3d_dtype dtype) {
+    return z3d_flow_operand(flow, o,
+                            o->buffer >= 0 ? z3d_flow_group_bytes(flow, o, tensors, dtype) : 0);
 }
 
 z3d_status z3d_rule_optimizer(z3d_flow *flow) {
@@ -121,12 +120,9 @@ z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
         return z3d_flow_fail(flow, "this rank steps other rows");
     if (state[Z3D_STATE_OPTIMIZER].at.space == Z3D_SPACE_DEVICE)
         return z3d_flow_fail(flow, "the group's states are on the device, which steps them");
-    if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
-        return z3d_flow_fail(flow, "it needs gradients, states and parameters");
-    Z3D_TRY(
-        z3d_flow_operand(flow, &gradient, host_bytes(flow, &gradient, 1, p->config.grad_dtype)));
-    Z3D_TRY(z3d_flow_operand(flow, &states, host_bytes(flow, &states, tensors, Z3D_F32)));
-    Z3D_TRY(z3d_flow_operand(flow, &parameters, host_bytes(flow, &parameters, 1, p->config.dtype)));
+    Z3D_TRY(check_host_operand(flow, &gradient, 1, p->config.grad_dtype));
+    Z3D_TRY(check_host_operand(flow, &states, tensors, Z3D_F32));
+    Z3D_TRY(check_host_operand(flow, &parameters, 1, p->config.dtype));
     Z3D_TRY(z3d_flow_read(flow, gradient, applied_gradient(flow, group)));
     Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
     Z3D_TRY(z3d_flow_write(flow, parameters, parameters_of(group, true)));

@@ -1,4 +1,4 @@
-/* The verifier of one rank's program: runs it symbolically against the naive step (verifier.h says
+/* The verifier of one rank's program: runs it symbolically against the naive step (rules.h says
  * how values are named), with a rule for every class of instructions. It reads neither ZeRO's stage
  * nor overlap. The configuration says what a step means (micro-batches, reductions, types), the
  * layout what this rank keeps, and where. */
@@ -17,7 +17,7 @@ static bool same_move(const z3d_instruction *a, const z3d_instruction *b) {
            memcmp(a->buffer, b->buffer, (size_t)a->num_slots * sizeof *a->buffer) == 0;
 }
 
-/* *start: the entry is a start. A wait needs an earlier start that has no wait yet. */
+/* *start: the entry is a start. A wait needs an earlier start that no other wait has ended. */
 static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     const z3d_instruction *in = entry(flow);
     *start = in->phase == Z3D_PHASE_START;
@@ -26,9 +26,9 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     if (*start != (*started < 0))
         return z3d_flow_fail(flow, *start ? "an earlier start with the same ticket has no wait yet"
                                           : "it waits for an entry that was not started, or that "
-                                            "another wait finished");
+                                            "another wait has ended");
     if (!*start && !same_move(&flow->program->instruction[*started], in))
-        return z3d_flow_fail(flow, "it waits for entry %d, which moves something else", *started);
+        return z3d_flow_fail(flow, "it waits for entry %d, which has other operands", *started);
     *started = *start ? flow->at : -1;
     return Z3D_OK;
 }
@@ -93,13 +93,14 @@ static z3d_status perform(z3d_flow *flow) {
     }
 }
 
-/* Sets added states at the start, checks them at the end: no entry may write them. */
+/* For the states of added classes, which no entry may write: sets them at the start, checks them at
+ * the end. */
 static z3d_status keep_added(z3d_flow *flow, int group,
-                             z3d_status (*check)(z3d_flow *flow, int buffer, z3d_rows rows,
-                                                 z3d_value value)) {
+                             z3d_status (*check)(z3d_flow *flow, int group, z3d_state_role role,
+                                                 z3d_rows rows, z3d_value value)) {
     const z3d_program *p = flow->program;
     for (int r = Z3D_STATE_COUNT; r < z3d_state_classes(&p->config); r++)
-        Z3D_TRY(check(flow, z3d_program_group_buffer(p, group, (z3d_state_role)r),
+        Z3D_TRY(check(flow, group, (z3d_state_role)r,
                       z3d_state_rows(p->layout, group, (z3d_state_role)r),
                       (z3d_value){Z3D_VALUE_ADDED, group, 0, r, 0, 0}));
     return Z3D_OK;
@@ -114,17 +115,14 @@ static z3d_status set_start(z3d_flow *flow) {
         z3d_rows rows = z3d_state_rows(p->layout, g, Z3D_STATE_OPTIMIZER);
         z3d_rows parameter_rows =
             p->config.gathered ? z3d_state_rows(p->layout, g, Z3D_STATE_VALUE) : rows;
-        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_VALUE), parameter_rows,
-                             parameters_of(g, false)));
-        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_OPTIMIZER), rows,
-                             optimizer_of(g, false)));
+        Z3D_TRY(z3d_flow_set(flow, g, Z3D_STATE_VALUE, parameter_rows, parameters_of(g, false)));
+        Z3D_TRY(z3d_flow_set(flow, g, Z3D_STATE_OPTIMIZER, rows, optimizer_of(g, false)));
         Z3D_TRY(keep_added(flow, g, z3d_flow_set));
         if (p->config.gathered)
-            Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY),
-                                 Z3D_ROWS_BLOCK, parameters_of(g, false)));
-        if (!trains(flow) || !p->config.offload.delayed || p->layout->group[g].frozen) continue;
-        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT), rows,
-                             applied_gradient(flow, g)));
+            Z3D_TRY(z3d_flow_set(flow, g, Z3D_STATE_SECONDARY, Z3D_ROWS_BLOCK,
+                                 parameters_of(g, false)));
+        if (is_stepped(flow, g) && p->config.offload.delayed)
+            Z3D_TRY(z3d_flow_set(flow, g, Z3D_STATE_GRADIENT, rows, applied_gradient(flow, g)));
     }
     return Z3D_OK;
 }
@@ -139,12 +137,12 @@ static z3d_status check_gathered(z3d_flow *flow) {
         for (int s = 0; s < unit->num_groups; s++) {
             int g = unit->group[s];
             if (!trace->reads_parameters[s]) continue;
-            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_VALUE),
+            Z3D_TRY(z3d_flow_expect(flow, g, Z3D_STATE_VALUE,
                                     z3d_state_rows(p->layout, g, Z3D_STATE_VALUE),
                                     parameters_of(g, false)));
             if (p->layout->group[g].state[Z3D_STATE_SECONDARY].kinds == 0) continue;
-            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_SECONDARY),
-                                    Z3D_ROWS_BLOCK, parameters_of(g, false)));
+            Z3D_TRY(z3d_flow_expect(flow, g, Z3D_STATE_SECONDARY, Z3D_ROWS_BLOCK,
+                                    parameters_of(g, false)));
         }
     }
     return Z3D_OK;
@@ -165,13 +163,11 @@ static z3d_status check_end(z3d_flow *flow) {
         const bool stepped = is_stepped(flow, g);
         z3d_rows rows = z3d_state_rows(p->layout, g, Z3D_STATE_OPTIMIZER);
         if (!p->layout->group[g].held) continue;
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_VALUE), rows,
-                                parameters_of(g, stepped)));
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_OPTIMIZER), rows,
-                                optimizer_of(g, stepped)));
+        Z3D_TRY(z3d_flow_expect(flow, g, Z3D_STATE_VALUE, rows, parameters_of(g, stepped)));
+        Z3D_TRY(z3d_flow_expect(flow, g, Z3D_STATE_OPTIMIZER, rows, optimizer_of(g, stepped)));
         Z3D_TRY(keep_added(flow, g, z3d_flow_expect));
         if (!stepped) continue;
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_STATE_GRADIENT),
+        Z3D_TRY(z3d_flow_expect(flow, g, Z3D_STATE_GRADIENT,
                                 p->config.offload.delayed ? rows : Z3D_ROWS_OWN,
                                 final_gradient(flow, g)));
     }
@@ -180,7 +176,7 @@ static z3d_status check_end(z3d_flow *flow) {
 
 z3d_status z3d_program_verify(const z3d_program *program) {
     z3d_flow flow;
-    Z3D_TRY(z3d_verify_indices(program));
+    Z3D_TRY(z3d_verify_entries(program));
     Z3D_TRY(z3d_verify_memory(program));
     z3d_status status = z3d_flow_create(program, &flow);
     if (status == Z3D_OK) status = set_start(&flow);

@@ -1,24 +1,24 @@
 /* Plays the programs of all ranks against each other. Every rank has one queue of all its
  * collectives, sends and receives, of all groups, in the order of their starts. A collective
- * completes when it is the head of every member's queue, with the same operands; a send and a
- * receive when each is the head of its rank's queue: nothing is buffered. NCCL with an old driver
- * works in this way, and every other backend is less strict, so programs that pass cannot deadlock.
- * A start puts its collective into the queue and continues. A wait, an inner collective of a unit,
- * or a collective without a start stops the rank until it is complete. Nothing polls: a rank runs
- * until it must wait and goes on when the wait is over, so the play always ends. */
+ * completes when it is the head of every member's queue, with the same operands. A send and its
+ * receive complete when each is the head of its rank's queue: nothing is buffered. NCCL with an old
+ * driver works in this way. Every other backend is less strict, so programs that pass cannot
+ * deadlock. A start puts its collective into the queue and continues. A wait, an inner collective
+ * of a unit, or a collective without a start stops the rank until the collective is complete. A
+ * rank runs until it must wait, and runs again when a head of its queue completes; so the play
+ * always ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/program.h"
-#include "zero/program/layout.h"
+#include "zero/verify/rules.h"
 
 /* A collective, send or receive. same_call and are_ends say what must agree. */
 typedef struct call {
-    int opcode, child; /* child: its number within a unit, -1: the entry's own */
+    const z3d_instruction *in;
+    int child; /* its number within a unit, -1: the entry's own */
     z3d_child what;
-    int group, unit, micro, peer;
-    int64_t first, column, columns;
+    int64_t first; /* its first column */
 } call;
 
 enum { COPY = -1, IDLE = -2 };
@@ -40,14 +40,14 @@ typedef struct player {
     const z3d_program *program;
     int entry, child;      /* its position: inner collectives come before the entry's own */
     bool posted;           /* the collective at its position is in the queue */
-    bool scheduled, ended; /* it is in world.to_run; it came to its end */
+    bool scheduled, ended; /* it is in world.to_run; its program has ended */
     bool listed;           /* it is in world.heads */
     lane lane;
     int64_t *number; /* by ticket: number in the lane; COPY: not in it; IDLE: not started */
 } player;
 
 typedef struct meeting {
-    int arrived, first; /* members whose head is a collective of this group; the first of them */
+    int arrived, first; /* number of members whose head is a collective of this group; the first */
 } meeting;
 
 typedef struct world {
@@ -62,16 +62,16 @@ typedef struct world {
 
 /* ---- collectives ---- */
 
-static call call_of(const z3d_program *p, queued q) {
+static queued *head(const lane *l) {
+    return &l->queue[l->done % l->capacity];
+}
+
+/* The call at the head of the rank's queue. */
+static call head_call(const player *player) {
+    const z3d_program *p = player->program;
+    const queued q = *head(&player->lane);
     const z3d_instruction *in = &p->instruction[q.entry];
-    call c = {.opcode = (int)in->opcode,
-              .child = q.child,
-              .group = in->group,
-              .unit = in->unit,
-              .micro = in->micro,
-              .peer = in->peer,
-              .column = in->column,
-              .columns = in->columns};
+    call c = {.in = in, .child = q.child};
     if (q.child >= 0) {
         c.what = in->child[q.child];
         return c;
@@ -85,35 +85,37 @@ static call call_of(const z3d_program *p, queued q) {
 }
 
 static bool same_call(const call *a, const call *b) {
-    return a->opcode == b->opcode && a->child == b->child && z3d_child_equal(&a->what, &b->what) &&
-           a->group == b->group && a->unit == b->unit && a->micro == b->micro &&
-           a->first == b->first && a->column == b->column && a->columns == b->columns;
-}
-
-static int meeting_of(const world *w, int rank, z3d_axes axes) {
-    return axes * w->count + z3d_mesh_member(w->mesh, axes, rank, 0);
+    const z3d_instruction *x = a->in, *y = b->in;
+    return x->opcode == y->opcode && a->child == b->child && z3d_child_equal(&a->what, &b->what) &&
+           x->group == y->group && x->unit == y->unit && x->micro == y->micro &&
+           a->first == b->first && x->column == y->column && x->columns == y->columns;
 }
 
 /* ---- texts of errors ---- */
 
-static void describe_call(const player *p, queued q, char *buf, size_t size) {
+static void describe_head(const player *p, char *buf, size_t size) {
     char entry[128];
-    call c = call_of(p->program, q);
-    z3d_instruction_describe(p->program, q.entry, entry, sizeof entry);
-    snprintf(buf, size, "entry %d, %s: %s of %lld %s over the %s group", q.entry, entry,
+    const int index = head(&p->lane)->entry;
+    const call c = head_call(p);
+    z3d_instruction_describe(p->program, index, entry, sizeof entry);
+    snprintf(buf, size, "entry %d, %s: %s of %lld %s over the %s group", index, entry,
              z3d_collective_name(c.what.kind), (long long)c.what.count,
              z3d_dtype_name(c.what.dtype), z3d_axes_name(c.what.axes).text);
     size_t used = strlen(buf);
-    if (q.child < 0 && c.peer >= 0)
+    if (c.child < 0 && c.in->peer >= 0)
         snprintf(buf + used, size - used, ", %s stage %d",
-                 c.what.kind == Z3D_COLLECTIVE_SEND ? "to" : "from", c.peer);
+                 c.what.kind == Z3D_COLLECTIVE_SEND ? "to" : "from", c.in->peer);
+}
+
+static z3d_status refuse_heads(const world *w, int first, int second, const char *why) {
+    char a[256], b[256];
+    describe_head(&w->player[first], a, sizeof a);
+    describe_head(&w->player[second], b, sizeof b);
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "%s: %s %d runs %s; %s %d runs %s", why, w->whose, first, a,
+                     w->whose, second, b);
 }
 
 /* ---- the queue ---- */
-
-static queued *head(const lane *l) {
-    return &l->queue[l->done % l->capacity];
-}
 
 static bool waits(const lane *l) {
     return l->done < l->started;
@@ -144,28 +146,19 @@ static void finish_head(world *w, int rank) {
     list_head(w, rank);
 }
 
-/* The rank waits for its group; the last member ends the collective for all. */
-static z3d_status come(world *w, int rank) {
-    const player *p = &w->player[rank];
-    call mine = call_of(p->program, *head(&p->lane));
-    meeting *m = &w->meeting[meeting_of(w, rank, mine.what.axes)];
+/* The rank arrives at the collective at its head. The last member of the group ends it for all. */
+static z3d_status arrive(world *w, int rank) {
+    const call mine = head_call(&w->player[rank]);
+    const z3d_axes axes = mine.what.axes;
+    meeting *m = &w->meeting[axes * w->count + z3d_mesh_member(w->mesh, axes, rank, 0)];
     if (m->arrived == 0) m->first = rank;
-    const player *other = &w->player[m->first];
-    call theirs = call_of(other->program, *head(&other->lane));
-    if (!same_call(&mine, &theirs)) {
-        char a[256], b[256];
-        describe_call(other, *head(&other->lane), a, sizeof a);
-        describe_call(p, *head(&p->lane), b, sizeof b);
-        return Z3D_ERROR(
-            Z3D_ERR_PROGRAM,
-            "ranks of one group run different collectives: %s %d runs %s; %s %d runs %s", w->whose,
-            m->first, a, w->whose, rank, b);
-    }
-    int size = z3d_mesh_size(w->mesh, mine.what.axes);
+    const call theirs = head_call(&w->player[m->first]);
+    if (!same_call(&mine, &theirs))
+        return refuse_heads(w, m->first, rank, "ranks of one group run different collectives");
+    const int size = z3d_mesh_size(w->mesh, axes);
     if (++m->arrived < size) return Z3D_OK;
     m->arrived = 0;
-    for (int i = 0; i < size; i++)
-        finish_head(w, z3d_mesh_member(w->mesh, mine.what.axes, rank, i));
+    for (int i = 0; i < size; i++) finish_head(w, z3d_mesh_member(w->mesh, axes, rank, i));
     return Z3D_OK;
 }
 
@@ -173,44 +166,38 @@ static z3d_status come(world *w, int rank) {
 
 static bool are_ends(const call *a, const call *b) {
     bool send = a->what.kind == Z3D_COLLECTIVE_SEND;
-    const z3d_opcode_info *x = z3d_opcode_info_of((z3d_opcode)a->opcode);
-    const z3d_opcode_info *y = z3d_opcode_info_of((z3d_opcode)b->opcode);
+    const z3d_instruction *x = a->in, *y = b->in;
+    const z3d_opcode_info *info_x = z3d_opcode_info_of(x->opcode);
+    const z3d_opcode_info *info_y = z3d_opcode_info_of(y->opcode);
     return b->what.kind == (send ? Z3D_COLLECTIVE_RECV : Z3D_COLLECTIVE_SEND) &&
-           x->moves == y->moves && x->subject == y->subject && a->what.dtype == b->what.dtype &&
-           a->group == b->group && a->unit == b->unit && a->micro == b->micro &&
-           a->first == b->first && a->what.count == b->what.count;
+           info_x->moves == info_y->moves && info_x->subject == info_y->subject &&
+           a->what.dtype == b->what.dtype && x->group == y->group && x->unit == y->unit &&
+           x->micro == y->micro && a->first == b->first && a->what.count == b->what.count;
 }
 
-/* The transfer is over if its peer's head is the other end. */
+/* The transfer is over if the head of its peer's queue is its other end. */
 static z3d_status meet_peer(world *w, int rank) {
-    const player *p = &w->player[rank];
-    call mine = call_of(p->program, *head(&p->lane));
-    int peer = z3d_mesh_member(w->mesh, mine.what.axes, rank, mine.peer);
+    const call mine = head_call(&w->player[rank]);
+    int peer = z3d_mesh_member(w->mesh, mine.what.axes, rank, mine.in->peer);
     const player *other = &w->player[peer];
     if (!waits(&other->lane) || !head_is_transfer(other)) return Z3D_OK;
-    call yours = call_of(other->program, *head(&other->lane));
-    if (z3d_mesh_member(w->mesh, yours.what.axes, peer, yours.peer) != rank) return Z3D_OK;
-    if (!are_ends(&mine, &yours)) {
-        char a[256], b[256];
-        describe_call(p, *head(&p->lane), a, sizeof a);
-        describe_call(other, *head(&other->lane), b, sizeof b);
-        return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "a send and a receive do not belong together: %s %d runs %s; %s %d runs "
-                         "%s",
-                         w->whose, rank, a, w->whose, peer, b);
-    }
+    const call yours = head_call(other);
+    if (z3d_mesh_member(w->mesh, yours.what.axes, peer, yours.in->peer) != rank) return Z3D_OK;
+    if (!are_ends(&mine, &yours))
+        return refuse_heads(w, rank, peer, "a send and a receive do not belong together");
     finish_head(w, rank);
     finish_head(w, peer);
     return Z3D_OK;
 }
 
-/* Ends what can end: each collective and transfer at a head, then at the new heads. */
+/* Ends each collective and transfer that can end: at the listed heads, then at the heads that come
+ * after them. */
 static z3d_status meet(world *w) {
     while (w->num_heads > 0) {
         int rank = w->heads[--w->num_heads];
         player *p = &w->player[rank];
         p->listed = false;
-        if (waits(&p->lane)) Z3D_TRY(head_is_transfer(p) ? meet_peer(w, rank) : come(w, rank));
+        if (waits(&p->lane)) Z3D_TRY(head_is_transfer(p) ? meet_peer(w, rank) : arrive(w, rank));
     }
     return Z3D_OK;
 }
@@ -311,7 +298,7 @@ static z3d_status report_standstill(const world *w) {
         const bool stuck = waits(&p->lane);
         char what[256] = "has ended";
         if (stuck ? waiting++ >= 4 : ended++ >= 1) continue;
-        if (stuck) describe_call(p, *head(&p->lane), what, sizeof what);
+        if (stuck) describe_head(p, what, sizeof what);
         z3d_string_append(&text, "%s%s %d %s%s", text.text ? "; " : "", w->whose, rank,
                           stuck ? "waits in " : "", what);
     }
@@ -337,43 +324,30 @@ static z3d_status check_ends(const world *w) {
     return Z3D_OK;
 }
 
-static z3d_status make_player(player *p, const z3d_program *program) {
-    int tickets = program->num_tickets;
-    p->program = program;
-    Z3D_TRY(z3d_new((size_t)tickets, sizeof *p->number, "verifier", &p->number));
-    for (int t = 0; t < tickets; t++) p->number[t] = IDLE;
-    return Z3D_OK;
-}
-
 /* Whether the unit has a process group over these axes. */
 static bool meets_over(const z3d_program *p, int unit, z3d_axes axes) {
-    for (int slot = 0; unit >= 0 && slot < Z3D_MAX_PROCESS_GROUPS; slot++)
+    for (int slot = 0; slot < Z3D_MAX_PROCESS_GROUPS; slot++)
         if (z3d_unit_process_axes(&p->model->unit[unit], slot) == axes)
             return axes != Z3D_AXES_NONE;
     return false;
 }
 
-/* Every collective has a group, and units neither send nor receive. */
+/* Refuses entries that cannot be played. */
 static z3d_status check_entries(const z3d_program *p, const char *whose, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
-        bool known =
-            (!z3d_communicates(in) || z3d_axes_have_group(&p->mesh, in->axes)) &&
-            (!z3d_is_point_to_point(in) || (in->peer >= 0 && in->peer < p->layout->stages)) &&
-            (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
-            (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
-             (in->group >= 0 && in->group < p->model->num_groups)) &&
-            (in->num_children == 0 || (in->unit >= 0 && in->unit < p->model->num_units));
-        for (int c = 0; c < in->num_children && known; c++) {
+        const z3d_status status = z3d_verify_fields(p, i);
+        if (status != Z3D_OK) return z3d_error_context(status, "%s %d", whose, rank);
+        bool known = in->num_children == 0 || (in->unit >= 0 && in->unit < p->model->num_units);
+        for (int c = 0; c < in->num_children && known; c++)
             known = meets_over(p, in->unit, in->child[c].axes) &&
                     in->child[c].kind != Z3D_COLLECTIVE_SEND &&
                     in->child[c].kind != Z3D_COLLECTIVE_RECV;
-        }
-        if (known) continue;
-        return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "%s %d, entry %d: its collective has no group, peer or ticket (units must "
-                         "not send or receive)",
-                         whose, rank, i);
+        if (!known)
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "%s %d, entry %d: an inner collective is a send or a receive, or its "
+                             "unit has no such process group",
+                             whose, rank, i);
     }
     return Z3D_OK;
 }
@@ -403,8 +377,13 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
     Z3D_TRY(z3d_new(count, sizeof *w->heads, "verifier", &w->heads));
     Z3D_TRY(z3d_new(count, sizeof *w->to_run, "verifier", &w->to_run));
-    for (int rank = 0; rank < w->count; rank++)
-        Z3D_TRY(make_player(&w->player[rank], programs[rank]));
+    for (int rank = 0; rank < w->count; rank++) {
+        player *p = &w->player[rank];
+        p->program = programs[rank];
+        const int tickets = p->program->num_tickets;
+        Z3D_TRY(z3d_new((size_t)tickets, sizeof *p->number, "verifier", &p->number));
+        for (int t = 0; t < tickets; t++) p->number[t] = IDLE;
+    }
     for (int rank = w->count - 1; rank >= 0; rank--) schedule(w, rank);
     while (w->num_to_run > 0) Z3D_TRY(play(w, w->to_run[--w->num_to_run]));
     return check_ends(w);
@@ -430,7 +409,7 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     return play_world(programs, count, RANK, &programs[0]->mesh);
 }
 
-/* Ranks with equal programs reach each collective together, so one plays for all. */
+/* Ranks with equal programs reach each collective together, so one of them plays for all. */
 z3d_status z3d_program_verify_classes(z3d_program *const *programs, int stages) {
     z3d_mesh alone;
     Z3D_TRY(z3d_mesh_make(1, 1, stages, 0, &alone));
