@@ -119,13 +119,3 @@ z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp 
     if (reads_input(&up) && !x) Z3D_TRY(find_input(run, mlp, &x));
     return z3d_unit_columns_backward(run, &up, 1, x, (const void *const *)&d_up, *dx);
 }
-
-z3d_status z3d_branch_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
-                               const z3d_norm *norm, void *d_x1) {
-    void *dx;
-    if (z3d_transformer_of(run)->tiling > 1)
-        return z3d_tiles_begin_backward(run, halves, norm, d_x1);
-    Z3D_TRY(z3d_mlp_backward(run, halves, mlp, run->output_gradient, &dx));
-    return z3d_norm_backward(run, halves, norm, z3d_unit_own_part(run, dx), run->output_gradient,
-                             d_x1);
-}

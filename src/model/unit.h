@@ -267,7 +267,7 @@ typedef struct z3d_field {
     int64_t bytes_per_sample[Z3D_MODE_COUNT];
 } z3d_field;
 
-/* FLOPs per token, counted as the papers count them (gpt/flops.c), forward and backward together
+/* FLOPs per token, counted as the papers count them (gpt/gpt.c), forward and backward together
  * unless a comment says otherwise. */
 typedef struct z3d_model_flops {
     double step, recomputed_step; /* of the whole model: without recompute; with each block's
