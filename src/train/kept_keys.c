@@ -109,9 +109,8 @@ static z3d_status compare_scales(const z3d_config *here, const z3d_config *there
     return status;
 }
 
-z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
-                                        const z3d_checkpoint_info *info) {
-    const z3d_config *here = trainer->config;
+z3d_status z3d_trainer_compare_adapters(void *trainer, const z3d_checkpoint_info *info) {
+    const z3d_config *here = ((const z3d_trainer *)trainer)->config;
     z3d_config *there;
     z3d_status status = z3d_trainer_read_saved(info->config, &there);
     const bool both = status == Z3D_OK && here->lora_r > 0 && there->lora_r > 0;

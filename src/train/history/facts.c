@@ -166,8 +166,8 @@ static void tell_speed(telling *t) {
     tell(t, "speed");
 }
 
-/* Lanes that a run does not use are not told: a single rank communicates nothing. */
-/* Shares of all steps, the first one included, as at the run's end and in summary.json. */
+/* Shares of all steps, the first one included, as at the run's end and in summary.json. Lanes that
+ * a run does not use are not told: a single rank communicates nothing. */
 static void tell_exposed(telling *t) {
     static const struct {
         const char *name;

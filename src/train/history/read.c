@@ -159,11 +159,10 @@ static z3d_status begin(const char *path, z3d_history *out) {
 }
 
 static z3d_status read_events(const char *folder, z3d_history *out) {
-    z3d_string path = {0};
-    z3d_string_append(&path, "%s/events.jsonl", folder);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                    : read_file(out, path.text, NULL, take_event);
-    z3d_string_free(&path);
+    char *path;
+    Z3D_TRY(z3d_join_path(folder, "events.jsonl", &path));
+    z3d_status status = read_file(out, path, NULL, take_event);
+    free(path);
     return status;
 }
 

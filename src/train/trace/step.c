@@ -25,12 +25,6 @@ typedef struct timelines {
 
 /* ---- the events of the step ---- */
 
-static z3d_status append(timeline *t, const z3d_trace_event *event) {
-    Z3D_TRY(z3d_grow(t->count, &t->capacity, sizeof *t->event, "a timeline's events", &t->event));
-    t->event[t->count++] = *event;
-    return Z3D_OK;
-}
-
 static double clamp(double value, double low, double high) {
     return value < low ? low : value > high ? high : value;
 }
@@ -59,7 +53,8 @@ static z3d_status take(void *context, const z3d_trace_line *line) {
     e.begin -= t->rank->ahead;
     e.end -= t->rank->ahead;
     if (!e.wait) put_in_order(t, &e);
-    Z3D_TRY(append(t, &e));
+    Z3D_TRY(z3d_grow(t->count, &t->capacity, sizeof e, "a timeline's events", &t->event));
+    t->event[t->count++] = e;
     if (!e.wait) t->kept = t->count;
     return Z3D_OK;
 }
