@@ -186,7 +186,7 @@ static double copy(bench *b) {
     meet(b);
     double begin = z3d_now();
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
-        for (int g = 0; g < b->model->num_groups; g++)
+        for (int g = 0; g < b->model->num_groups && z3d_engine_kinds(b->engine) >> kind & 1; g++)
             for (int i = 0; i < b->model->group[g].num_parameters; i++) {
                 z3d_part part;
                 z3d_engine_kept_part(b->engine, g, i, &part);

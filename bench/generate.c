@@ -1,13 +1,12 @@
 /* Compares generation with GPT-2 124M or a Llama of its shape, one prompt, with the machine's
  * limits: generate gpt2|llama [threads] [fp32|bf16] [rounds]. The limit of a prefill of 1,024
- * tokens is its matrix products alone in fp32 (parts/floor.h). The limit of a decoded token is
+ * tokens is its matrix products alone in fp32 (parts/floor.c). The limit of a decoded token is
  * reading as many bytes as the weights have. A token and a reading take turns; a ratio is the
  * median over the rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/parts/floor.h"
 #include "bench/parts/measure.h"
 #include "bench/parts/model.h"
 

@@ -1,5 +1,5 @@
 /* Compares the seconds of a training step through the engine, of GPT-2 124M or of a Llama of its
- * shape, with the seconds of its matrix products alone (parts/floor.h), in one process: train_step
+ * shape, with the seconds of its matrix products alone (parts/floor.c), in one process: train_step
  * gpt2|llama BATCH SEQ [stage] [threads] [steps] [dtype] [documents]. BATCH is the global batch
  * over all ranks. documents: each sample has several documents of 32 to SEQ tokens; attention stays
  * in a document, and its products are counted at the rate of the other products. Rank 0 prints one
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/parts/floor.h"
 #include "bench/parts/measure.h"
 #include "bench/parts/model.h"
 

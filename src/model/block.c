@@ -96,6 +96,12 @@ static z3d_status attend(const z3d_unit_run *run, const block_saved *saved,
         .window = shape->sliding_window, .dtype = run->dtype, .dropout = attention_dropout(run));
 }
 
+/* in_1 = norm_1 of the block's input; in a lean run it becomes workspace. */
+static z3d_status norm_input(z3d_unit_run *run, block_saved *saved) {
+    if (run->lean) Z3D_TRY(z3d_unit_take_all(run, &saved->in_1));
+    return z3d_norm_forward_all(run, &saved->norm_1, saved->in_1);
+}
+
 static z3d_status take_attention(z3d_unit_run *run, const z3d_linear *projection,
                                  block_saved *saved) {
     return z3d_unit_take_workspace(run, projection->rows, z3d_row_bytes(run, projection->in),
@@ -111,7 +117,7 @@ static z3d_status attention_half(z3d_unit_run *run, block_saved *saved) {
     z3d_heads heads;
     if (run->lean && heads_stay) Z3D_TRY(take_attention(run, &projection, saved));
     const int64_t inside = z3d_unit_workspace_mark(run);
-    Z3D_TRY(z3d_norm_forward_lean(run, &saved->norm_1, &saved->in_1));
+    Z3D_TRY(norm_input(run, saved));
     Z3D_TRY(z3d_heads_forward(run, &saved->heads, saved->in_1, &heads));
     if (!heads_stay) z3d_unit_workspace_release(run, inside);
     if (run->lean && !heads_stay) Z3D_TRY(take_attention(run, &projection, saved));
@@ -182,8 +188,7 @@ static z3d_status first_branch_backward(z3d_unit_run *run, z3d_halves halves, bl
     z3d_unit_workspace_release(run, mark);
     if (halves & Z3D_INPUT_HALF && z3d_norm_needs_gradient(run, &saved->norm_1))
         Z3D_TRY(z3d_unit_take_all(run, &d_in));
-    if (halves & Z3D_WEIGHT_HALF && run->lean)
-        Z3D_TRY(z3d_norm_forward_lean(run, &saved->norm_1, &saved->in_1));
+    if (halves & Z3D_WEIGHT_HALF && run->lean) Z3D_TRY(norm_input(run, saved));
     Z3D_TRY(z3d_heads_backward(run, halves, &saved->heads, d_qkv, saved->in_1, d_in));
     return z3d_norm_backward(run, halves, &saved->norm_1, z3d_unit_own_part(run, d_in), d_x1,
                              run->input_gradient);

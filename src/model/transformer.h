@@ -216,8 +216,6 @@ z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *no
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
 /* y = norm(x) of the own rows, then gathers all rows. Collective over the tensor group. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
-/* The same into *y, which in a lean run becomes workspace. */
-z3d_status z3d_norm_forward_lean(z3d_unit_run *run, const z3d_norm *norm, void **y);
 /* For a norm of the unit's input: whether the gradient of the input, of its weight or of its bias
  * is needed. */
 bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm);
@@ -307,8 +305,7 @@ z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, bool
 /* ---- mlp.c ---- */
 
 typedef struct z3d_mlp {
-    z3d_linear up, down; /* gated: up is gate and up as one matrix */
-    bool gated;
+    z3d_linear up, down;         /* gated: up is gate and up as one matrix */
     bool trains_up, trains_down; /* z3d_unit_trains_layer */
     const z3d_norm *norm;        /* its output is the input of `up` */
     void *x; /* where forward saves the input of `up`, all rows; NULL: backward computes it again */

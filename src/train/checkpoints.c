@@ -260,14 +260,6 @@ static z3d_status begin_with(z3d_trainer *trainer, const char *path) {
     return Z3D_OK;
 }
 
-/* Says which base the run's checkpoints need. */
-static void say_base(const z3d_trainer *trainer) {
-    if (trainer->rank == 0 && trainer->store && trainer->base.folder)
-        z3d_log(Z3D_LOG_INFO,
-                "checkpoints do not have the frozen parameters: they use those of %s, so keep it",
-                trainer->base.folder);
-}
-
 static z3d_status take_adapter(z3d_trainer *trainer) {
     const char *folder = trainer->config->lora_init_from;
     if (!*folder) return Z3D_OK;
@@ -291,7 +283,10 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     }
     if (step < 0 && *init) Z3D_TRY(begin_with(trainer, init));
     if (step < 0) Z3D_TRY(take_adapter(trainer));
-    say_base(trainer);
+    if (trainer->rank == 0 && trainer->store && trainer->base.folder)
+        z3d_log(Z3D_LOG_INFO,
+                "checkpoints do not have the frozen parameters: they use those of %s, so keep it",
+                trainer->base.folder);
     trainer->resumed_step = step > 0 ? step : 0;
     if (step <= 0 || !trainer->validation) trainer->evaluations.due = false;
     trainer->complete =

@@ -3,18 +3,10 @@
 #ifndef ZERO3D_TRAIN_CONSOLE_H
 #define ZERO3D_TRAIN_CONSOLE_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include "parallel/parallel.h"
-#include "src/base/base.h"
-#include "src/base/config.h"
-#include "src/model/model.h"
-#include "src/train/data.h"
 #include "src/train/report/metrics.h"
 #include "src/train/report/summary.h"
-#include "zero/zero.h"
 
 struct z3d_trainer;
 

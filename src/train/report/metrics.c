@@ -127,8 +127,8 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
     return status;
 }
 
-/* Appends ,"name":value. Doubles, and floats, have the fewest digits that read back to the same
- * bits, because runs are compared by them. */
+/* Appends ,"name":value. Doubles have the fewest digits that read back to the same bits, because
+ * runs are compared by them; floats have 9. */
 static void append_double(z3d_string *out, const char *name, double value) {
     z3d_string_append(out, ",\"%s\":", name);
     z3d_string_append_number(out, value);
@@ -139,10 +139,6 @@ static void append_digits(z3d_string *out, const char *name, int digits, double 
         z3d_string_append(out, ",\"%s\":%.*g", name, digits, value);
     else
         z3d_string_append(out, ",\"%s\":null", name);
-}
-
-static void append_float(z3d_string *out, const char *name, float value) {
-    append_digits(out, name, 9, (double)value);
 }
 
 /* Appends a measurement; more digits would be noise. */
@@ -180,7 +176,7 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     double rate = record->seconds > 0 ? (double)record->tokens / record->seconds : NAN;
     z3d_string_append(out, "{\"step\":%lld", (long long)record->result.step);
     append_double(out, "loss", record->result.loss);
-    append_float(out, "lr", record->lr);
+    append_digits(out, "lr", 9, (double)record->lr);
     append_double(out, "grad_norm", record->result.grad_norm);
     z3d_string_append(out, ",\"tokens\":%lld,\"total_tokens\":%lld", (long long)record->tokens,
                       (long long)record->total_tokens);
@@ -200,7 +196,7 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     }
     z3d_string_append(out, ",\"comm_bytes\":%lld", (long long)record->comm_bytes);
     append_sent(out, record);
-    append_float(out, "loss_scale", record->result.loss_scale);
+    append_digits(out, "loss_scale", 9, (double)record->result.loss_scale);
     z3d_string_append(out, ",\"skipped\":%s", record->result.skipped ? "true" : "false");
     append_text(out, "overflow_group", record->overflow_group);
     z3d_string_append(out, ",\"memory\":{");

@@ -4,11 +4,6 @@
 #ifndef ZERO3D_TRAIN_METRICS_H
 #define ZERO3D_TRAIN_METRICS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "parallel/parallel.h"
-#include "src/base/base.h"
 #include "zero/zero.h"
 
 /* A file of lines. Each line is written whole and at once, so the first line that a full disk loses

@@ -14,12 +14,11 @@ static z3d_status take_step(void *context, const z3d_trace_line *line) {
     const z3d_trace_event *e = line->event;
     if (line->begin > 0 && rank->first == 0) rank->first = line->begin;
     if (!e || e->wait) return Z3D_OK;
-    if (e->entry == 0 && rank->num_steps % 64 == 0) {
-        z3d_trace_step *more = realloc(rank->step, ((size_t)rank->num_steps + 64) * sizeof *more);
-        if (!more) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a timeline's steps");
-        rank->step = more;
+    if (e->entry == 0) {
+        Z3D_TRY(z3d_grow(rank->num_steps, &rank->capacity, sizeof *rank->step, "a timeline's steps",
+                         &rank->step));
+        rank->step[rank->num_steps++] = (z3d_trace_step){e->step, -1, false};
     }
-    if (e->entry == 0) rank->step[rank->num_steps++] = (z3d_trace_step){e->step, -1, false};
     z3d_trace_step *step = &rank->step[rank->num_steps - 1];
     if (e->opcode == Z3D_OP_STEP_CONTROL) step->control_end = e->end;
     step->whole = e->entry == rank->head.entries - 1 && step->control_end >= 0;
@@ -44,10 +43,7 @@ static z3d_status compare(const z3d_trace_run *run, int rank) {
 }
 
 static z3d_status read_rank(z3d_trace_run *run, int rank) {
-    z3d_trace_rank *more = realloc(run->rank, ((size_t)rank + 1) * sizeof *more);
-    if (!more)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the timelines of %d ranks", rank + 1);
-    run->rank = more;
+    Z3D_TRY(z3d_grow(rank, &run->capacity, sizeof *run->rank, "the ranks' timelines", &run->rank));
     run->rank[rank] = (z3d_trace_rank){0};
     run->read = rank + 1;
     Z3D_TRY(z3d_trace_read_rank(run, rank, &run->rank[rank].head, take_step, &run->rank[rank]));

@@ -49,6 +49,7 @@ typedef struct z3d_trace_step {
 typedef struct z3d_trace_rank {
     z3d_trace_head head;
     int num_steps;
+    int64_t capacity;
     z3d_trace_step *step;
     double first; /* when its first event began */
     double ahead; /* seconds by which its clock is ahead of rank 0's */
@@ -57,6 +58,7 @@ typedef struct z3d_trace_rank {
 typedef struct z3d_trace_run {
     const char *folder;
     int count, read; /* ranks of the run; ranks that were read */
+    int64_t capacity;
     z3d_trace_rank *rank;
     int64_t step; /* the step that is examined */
     int cut;      /* the first rank whose timeline ends inside a step; -1: none */
