@@ -19,11 +19,12 @@ z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, i
     return p;
 }
 
-void z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim, z3d_init init,
-                    int64_t size) {
+z3d_parameter *z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim,
+                              z3d_init init, int64_t size) {
     z3d_parameter *p = z3d_add_parameter(group, name, split_dim, init, 0);
     p->dims = 1;
     p->shape[0] = size;
+    return p;
 }
 
 z3d_parameter *z3d_add_matrix(z3d_parameter_group *group, const char *name, int split_dim,

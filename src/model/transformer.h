@@ -102,8 +102,8 @@ static inline z3d_dropout z3d_unit_dropout(const z3d_unit_run *run, double p, co
 /* Appends a parameter whose shape is set by the caller. A matrix has weight decay. */
 z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, int split_dim,
                                  z3d_init init, double std);
-void z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim, z3d_init init,
-                    int64_t size);
+z3d_parameter *z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim,
+                              z3d_init init, int64_t size);
 z3d_parameter *z3d_add_matrix(z3d_parameter_group *group, const char *name, int split_dim,
                               double std, int64_t out, int64_t in);
 /* The standard deviation of the matrices whose output is added to the residual stream: smaller by
@@ -156,6 +156,9 @@ static inline int z3d_unit_adapter_place(const z3d_unit_run *run, int weight) {
     return weight < Z3D_LORA_PLACES ? z3d_transformer_of(run)->adapter[weight] : 0;
 }
 
+/* Whether a layer in the unit's first group has a trained parameter: `weight`, `bias` (negative:
+ * none) or an adapter. */
+bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias);
 /* Adds the adapter of parameter `weight`, if it has one, to a layer. The parameter gives columns
  * first .. first + out - 1 of the layer's output. */
 void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weight, int64_t first,
@@ -169,16 +172,6 @@ z3d_status z3d_unit_columns_backward(z3d_unit_run *run, const z3d_linear *linear
                                      const void *x, const void *const *dy, void *dx);
 z3d_status z3d_unit_row_backward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
                                  const void *dy, void *dx);
-
-/* ---- halves.c: backward in halves ---- */
-
-/* Whether a layer in the unit's first group has a trained parameter: `weight`, `bias` (negative:
- * none) or an adapter. */
-bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias);
-/* Takes memory that the input half fills. read: the weight half reads it, so it is deferred memory.
- * Otherwise it is workspace, and the weight half gets NULL. */
-z3d_status z3d_unit_take_between(z3d_unit_run *run, z3d_halves halves, bool read, int64_t count,
-                                 int64_t size, void *out_pointer);
 
 /* ---- rows.c: the rows between the tensor-parallel layers ---- */
 

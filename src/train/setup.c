@@ -53,12 +53,6 @@ static z3d_status make_tokenizer(z3d_trainer *trainer) {
     return z3d_trainer_check_prompts(trainer);
 }
 
-/* Rank 0, before any expensive work. */
-static z3d_status take_run_folder(z3d_trainer *trainer) {
-    z3d_status status = z3d_run_folder_take(&trainer->folder, trainer->config->run_dir);
-    return status == Z3D_OK ? status : z3d_error_context(status, "run.dir");
-}
-
 /* Whether the file has this text: a resumed run usually has the same configuration. */
 static bool file_has(const char *path, const z3d_string *text) {
     char *there = NULL;
@@ -504,7 +498,10 @@ static z3d_status open_inputs(z3d_trainer *trainer) {
     Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
     Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
     z3d_trainer_place(trainer, "start-up: making the run folder");
-    z3d_status status = trainer->rank == 0 ? take_run_folder(trainer) : Z3D_OK;
+    z3d_status status = Z3D_OK;
+    if (trainer->rank == 0) /* before any expensive work */
+        status = z3d_run_folder_take(&trainer->folder, trainer->config->run_dir);
+    if (status != Z3D_OK) status = z3d_error_context(status, "run.dir");
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_place(trainer, "start-up: checking tokens");
     return check_data(trainer);

@@ -123,8 +123,6 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                               ? trainer->model->group[result->overflow_group].name
                               : NULL,
         .tokens = tokens,
-        .total_tokens =
-            result->step * tokens, /* a resumed run keeps its batch and sequence length */
         .seconds = seconds,
         .model_tflops = trainer->model_flops * tera,
         .mfu = trainer->model_flops * tera / peak,
@@ -221,10 +219,6 @@ static z3d_status check_result(z3d_trainer *trainer, const z3d_step_result *resu
 static bool time_is_over(const z3d_trainer *trainer) {
     double limit = trainer->config->training_time_limit;
     return limit > 0 && z3d_now() - trainer->begin >= limit;
-}
-
-static const char *stop_reason(const z3d_trainer *trainer) {
-    return time_is_over(trainer) ? "training.time_limit" : "a signal";
 }
 
 /* Whether this rank wants to stop: after a signal, the time limit, or a write error. */
@@ -417,9 +411,10 @@ static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_s
     int64_t step = trainer->resumed_step + progress->sums.steps;
     const char *event = status != Z3D_OK ? "failure" : progress->stopped ? "stop" : "end";
     char early[Z3D_EARLY_TEXT];
-    const char *detail = status != Z3D_OK    ? kept.message
-                         : progress->stopped ? stop_reason(trainer)
-                                             : z3d_trainer_why_early(trainer, early);
+    const char *detail = status != Z3D_OK        ? kept.message
+                         : !progress->stopped    ? z3d_trainer_why_early(trainer, early)
+                         : time_is_over(trainer) ? "training.time_limit"
+                                                 : "a signal";
     if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK && !trainer->complete)
         z3d_trainer_event(trainer, step, event, z3d_now() - progress->begin, detail);
     return z3d_error_restore(&kept);

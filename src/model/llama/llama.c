@@ -7,10 +7,6 @@
 
 /* ---- parameter groups ---- */
 
-static z3d_parameter *last_of(z3d_parameter_group *group) {
-    return &group->parameter[group->num_parameters - 1];
-}
-
 /* Keys and values are split like queries, or every tensor rank has all of them. */
 static void describe_kv(z3d_parameter_group *group, const z3d_llama_config *c, bool shared,
                         bool bias) {
@@ -19,13 +15,11 @@ static void describe_kv(z3d_parameter_group *group, const z3d_llama_config *c, b
     int64_t rows = c->num_key_value_heads * c->head_dim;
     int split = shared ? -1 : 0;
     for (int i = 0; i < 2; i++) {
-        if (bias)
-            z3d_add_vector(group, names[1][i], split, Z3D_INIT_ZEROS, rows);
-        else
-            z3d_add_matrix(group, names[0][i], split, c->init_std, rows, c->hidden_size);
-        last_of(group)->partial_gradient = shared;
-        last_of(group)->joined =
-            true; /* one product with the queries, unless ranks share key/value heads */
+        z3d_parameter *p =
+            bias ? z3d_add_vector(group, names[1][i], split, Z3D_INIT_ZEROS, rows)
+                 : z3d_add_matrix(group, names[0][i], split, c->init_std, rows, c->hidden_size);
+        p->partial_gradient = shared;
+        p->joined = true; /* one product with the queries, unless ranks share key/value heads */
     }
 }
 
@@ -54,10 +48,9 @@ static void describe_block_group(z3d_parameter_group *group, const z3d_llama_con
     }
     if (!c->qk_norm) return;
     /* The gradient is partial: a tensor rank sees only its own heads. */
-    z3d_add_vector(group, "self_attn.q_norm.weight", -1, Z3D_INIT_ONES, c->head_dim);
-    last_of(group)->partial_gradient = true;
-    z3d_add_vector(group, "self_attn.k_norm.weight", -1, Z3D_INIT_ONES, c->head_dim);
-    last_of(group)->partial_gradient = true;
+    static const char *const norms[] = {"self_attn.q_norm.weight", "self_attn.k_norm.weight"};
+    for (int i = 0; i < 2; i++)
+        z3d_add_vector(group, norms[i], -1, Z3D_INIT_ONES, c->head_dim)->partial_gradient = true;
 }
 
 const z3d_lora_module z3d_llama_modules[] = {

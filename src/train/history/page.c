@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "src/base/page.h"
 #include "src/train/history/history.h"
@@ -185,15 +184,6 @@ static void append_fact(void *context, const char *name, const char *text) {
     z3d_string_append(out, "</dd>\n");
 }
 
-static void append_time(z3d_string *out, double time) {
-    char text[32] = "";
-    time_t second = isfinite(time) ? (time_t)time : 0;
-    struct tm parts;
-    if (isfinite(time) && gmtime_r(&second, &parts))
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-    z3d_string_append(out, "<td>%s</td>", text);
-}
-
 /* Shows only the latest events: readers look for these. */
 static void append_events(const z3d_history *run, z3d_string *out) {
     enum { SHOWN = 200 };
@@ -204,9 +194,8 @@ static void append_events(const z3d_history *run, z3d_string *out) {
                       run->events, first ? ", the latest 200" : "");
     for (int i = run->events - 1; i >= first; i--) {
         const z3d_history_event *event = &run->event[i];
-        z3d_string_append(out, "<tr><td>%lld</td>", (long long)event->step);
-        append_time(out, event->time);
-        z3d_string_append(out, "<td>");
+        z3d_string_append(out, "<tr><td>%lld</td><td>%s</td><td>", (long long)event->step,
+                          z3d_history_time(event->time, text));
         z3d_page_text(out, event->event);
         z3d_string_append(out, "</td><td>");
         z3d_page_text(out, event->detail);

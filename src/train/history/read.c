@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/train/history/history.h"
 
@@ -14,6 +15,14 @@ static const double MOST_BYTES = 1e17, MOST_TIME = 1e11 /* the year 5138 */, MOS
 const char *z3d_history_memory_name(int memory) {
     if (memory < Z3D_CATEGORY_COUNT) return z3d_category_name((z3d_category)memory);
     return memory == Z3D_CATEGORY_COUNT ? "host" : "outside";
+}
+
+const char *z3d_history_time(double time, char out[32]) {
+    const time_t second = isfinite(time) ? (time_t)time : 0;
+    struct tm parts;
+    out[0] = '\0';
+    if (isfinite(time) && gmtime_r(&second, &parts)) strftime(out, 32, "%Y-%m-%d %H:%M:%S", &parts);
+    return out;
 }
 
 int z3d_history_count(const z3d_history *history, const char *event) {

@@ -406,7 +406,6 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     console->tokens += record->tokens;
     console->seconds += record->seconds;
     console->model_tflops_seconds += record->model_tflops * record->seconds;
-    console->counted++;
     /* The first step is slower than the others, so the second one replaces it in the mean. */
     console->step_seconds =
         console->seen < 2 ? record->seconds : 0.9 * console->step_seconds + 0.1 * record->seconds;
@@ -437,7 +436,7 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
                     (double)record->lr,
                     z3d_format_count((double)console->tokens / seconds, tokens, sizeof tokens),
                     rate * 1e12 / console->rate_unit, mfu, last ? "-" : left);
-    console->tokens = console->counted = 0;
+    console->tokens = 0;
     console->seconds = console->model_tflops_seconds = 0;
 }
 

@@ -16,7 +16,7 @@ typedef struct z3d_console {
     double rate_unit; /* FLOP/s in one unit of the rate column: 1e12 or 1e9 */
     bool header_said, failure_said;
     /* Sums since the last line. */
-    int64_t tokens, counted;
+    int64_t tokens;
     double seconds, model_tflops_seconds;
     /* Mean of recent steps, to estimate the remaining time. */
     double step_seconds;
@@ -34,7 +34,7 @@ void z3d_console_validation(z3d_console *console, int64_t step, double loss, dou
 void z3d_console_say(z3d_console *console, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Prints the end: few lines and the next commands; all tables if end->verbose. */
+/* Prints the end: few lines and the next commands; all tables with --verbose. */
 void z3d_console_end(z3d_console *console, const z3d_run_end *end);
 
 #endif

@@ -127,13 +127,12 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
     return status;
 }
 
-/* Appends ,"name":value. Doubles have the fewest digits that read back to the same bits, because
- * runs are compared by them; floats have 9. */
-static void append_double(z3d_string *out, const char *name, double value) {
+void z3d_metrics_number(const char *name, double value, z3d_string *out) {
     z3d_string_append(out, ",\"%s\":", name);
     z3d_string_append_number(out, value);
 }
 
+/* A float has up to 9 digits. */
 static void append_digits(z3d_string *out, const char *name, int digits, double value) {
     if (isfinite(value))
         z3d_string_append(out, ",\"%s\":%.*g", name, digits, value);
@@ -175,11 +174,11 @@ static void append_sent(z3d_string *out, const z3d_step_record *record) {
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     double rate = record->seconds > 0 ? (double)record->tokens / record->seconds : NAN;
     z3d_string_append(out, "{\"step\":%lld", (long long)record->result.step);
-    append_double(out, "loss", record->result.loss);
+    z3d_metrics_number("loss", record->result.loss, out);
     append_digits(out, "lr", 9, (double)record->lr);
-    append_double(out, "grad_norm", record->result.grad_norm);
+    z3d_metrics_number("grad_norm", record->result.grad_norm, out);
     z3d_string_append(out, ",\"tokens\":%lld,\"total_tokens\":%lld", (long long)record->tokens,
-                      (long long)record->total_tokens);
+                      (long long)(record->result.step * record->tokens));
     if (record->result.targets < record->tokens)
         z3d_string_append(out, ",\"trained_tokens\":%lld", (long long)record->result.targets);
     append_measured(out, "seconds", record->seconds);
@@ -214,7 +213,7 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
 void z3d_metrics_validation_line(int64_t step, double time, double loss, const double *of_file,
                                  int files, int64_t targets, double seconds, z3d_string *out) {
     z3d_string_append(out, "{\"step\":%lld", (long long)step);
-    append_double(out, "validation_loss", loss);
+    z3d_metrics_number("validation_loss", loss, out);
     for (int i = 0; i < files && files > 1; i++) {
         z3d_string_append(out, i == 0 ? ",\"validation_losses\":[" : ",");
         z3d_string_append_number(out, of_file[i]);

@@ -49,10 +49,9 @@ typedef struct z3d_step_record {
     /* the parameter group whose gradients overflowed, of a skipped step; NULL: not skipped, or the
      * overflow was in the forward pass */
     const char *overflow_group;
-    int64_t tokens;       /* of this step, over all ranks */
-    int64_t total_tokens; /* of all steps up to this one */
-    double seconds;       /* wall-clock time of this step, reading data included */
-    double model_tflops;  /* of one rank: model FLOPs without recompute */
+    int64_t tokens;      /* of this step, over all ranks; a run's steps all have so many */
+    double seconds;      /* wall-clock time of this step, reading data included */
+    double model_tflops; /* of one rank: model FLOPs without recompute */
     double mfu, hfu; /* shares of one rank's peak, NAN if the peak is unknown; hfu counts recompute
                         too (z3d_plan_hardware_flops) */
     bool offloaded;  /* optimizer states are offloaded, or something is on a disk; else the result's
@@ -66,6 +65,9 @@ typedef struct z3d_step_record {
     int64_t outside_memory; /* outside the categories; -1: unknown, the member is left out */
 } z3d_step_record;
 
+/* Appends ,"name":value with the fewest digits that read back to the same bits, because runs are
+ * compared by them. */
+void z3d_metrics_number(const char *name, double value, z3d_string *out);
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
 /* {"step", "validation_loss", "validation_losses", "validation_targets", "seconds", "time"}.
  * validation_losses has the loss of each file, if there are several. */

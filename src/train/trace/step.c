@@ -186,14 +186,6 @@ static void append_row(z3d_string *text, const char *rank, const char *stage,
                       100 * s->outside / all);
 }
 
-static void append_cut(const z3d_trace_run *run, z3d_string *text) {
-    if (run->cut < 0) return;
-    const z3d_trace_rank *rank = &run->rank[run->cut];
-    z3d_string_append(
-        text, "\ntrace-rank%d.json ends within step %lld: it is cut, or the run is not over\n",
-        run->cut, (long long)rank->step[rank->num_steps - 1].step);
-}
-
 static z3d_status report(const timelines *all, z3d_timeline_picture *picture, int *stage,
                          z3d_timeline_shares *sum, z3d_string *text) {
     account a = {.all = all, .picture = picture};
@@ -215,7 +207,12 @@ static z3d_status report(const timelines *all, z3d_timeline_picture *picture, in
         sum->outside += a.shares.outside;
     }
     append_row(text, "all", "", sum);
-    append_cut(all->run, text);
+    if (all->run->cut >= 0) {
+        const z3d_trace_rank *cut = &all->run->rank[all->run->cut];
+        z3d_string_append(
+            text, "\ntrace-rank%d.json ends within step %lld: it is cut, or the run is not over\n",
+            all->run->cut, (long long)cut->step[cut->num_steps - 1].step);
+    }
     return text->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the text") : Z3D_OK;
 }
 
