@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "bench/parts/measure.h"
-#include "src/base/base.h"
-#include "src/device/device.h"
 
 enum { SHAPES = 5, MOST_ROWS = 16, MOST_ROUNDS = 64, WAYS = 3 };
 #define WEIGHT_BYTES ((int64_t)160 << 20)

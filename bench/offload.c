@@ -2,7 +2,6 @@
  * in one process. The options take turns step by step, so noise affects all equally. offload HIDDEN
  * LAYERS SEQ BATCH [rounds] [fp32|bf16] [pair]; all ranks form one tensor group; pair: only plain
  * checkpoints and P_a+cpu, which takes less memory. Rank 0 prints one line for each option. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

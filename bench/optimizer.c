@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "bench/parts/measure.h"
-#include "src/base/base.h"
-#include "src/device/device.h"
 
 enum { MOST_ROUNDS = 64, ARRAYS = 5 };
 

@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "bench/parts/measure.h"
-#include "src/base/base.h"
-#include "src/device/device.h"
 
 enum { METHODS = 2, LAYERS = 5, PASSES = 3, MOST_ROUNDS = 64 };
 static const z3d_gemm_method methods[METHODS] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL};

@@ -2,7 +2,6 @@
 #include "src/train/report/resident.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
