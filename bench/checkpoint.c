@@ -18,10 +18,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/parts/measure.h"
 #include "checkpoint/checkpoint.h"
+#include "src/base/sort.h"
 #include "src/model/gpt/gpt.h"
 
-enum { ROUNDS = 5, PAIRS = 3 * ROUNDS, PIECE = 4 << 20, SEQ = 64 };
+enum { ROUNDS = 5, PAIRS = 3 * ROUNDS, PIECE = 4 << 20, SEQ = 64, MOST_RANKS = 64 };
 
 typedef enum way {
     RAW_WARM,
@@ -40,11 +42,8 @@ typedef enum way {
 
 typedef struct bench {
     const char *folder;
-    z3d_world *world;
-    z3d_mesh mesh;
+    bench_ranks ranks;
     z3d_model *model;
-    z3d_device *device;
-    z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     z3d_store *store, *beside;
     int64_t bytes; /* of this rank's shard */
@@ -56,11 +55,11 @@ typedef struct bench {
 } bench;
 
 static void must(bench *b, z3d_status status) {
-    if (status != Z3D_OK) z3d_world_abort(b->world, status, z3d_error_message());
+    bench_must(&b->ranks, status);
 }
 
 static void meet(bench *b) {
-    must(b, z3d_world_agree(b->world, Z3D_OK));
+    must(b, z3d_world_agree(b->ranks.world, Z3D_OK));
 }
 
 /* ---- the saved state ---- */
@@ -69,8 +68,8 @@ static z3d_store *open_store(bench *b, const char *name, bool asynchronous) {
     char path[4096];
     z3d_store *store;
     snprintf(path, sizeof path, "%s/%s", b->folder, name);
-    z3d_store_config config = {.world = b->world,
-                               .mesh = &b->mesh,
+    z3d_store_config config = {.world = b->ranks.world,
+                               .mesh = &b->ranks.mesh,
                                .model = b->model,
                                .engine = b->engine,
                                .dir = path,
@@ -82,7 +81,6 @@ static z3d_store *open_store(bench *b, const char *name, bool asynchronous) {
 }
 
 static void create(bench *b, int64_t megabytes) {
-    int ranks = z3d_world_size(b->world);
     /* A block of hidden size 512 has 38 MB of states. */
     z3d_gpt_config gpt = {.num_layers = megabytes / 38 + 1,
                           .hidden_size = 512,
@@ -92,27 +90,12 @@ static void create(bench *b, int64_t megabytes) {
                           .vocab_multiple = 1,
                           .init_std = 0.02,
                           .tensor_size = 1};
-    must(b, z3d_mesh_make(1, ranks, 1, z3d_world_rank(b->world), &b->mesh));
+    must(b, bench_make(&b->ranks, 1, z3d_world_size(b->ranks.world) > 1 ? 1 : 0));
     must(b, z3d_gpt_create(&gpt, &b->model));
-    must(b, z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = ranks > 1 ? 1 : 0},
-                              &b->device));
-    must(b, z3d_groups_create(b->world, &b->mesh, b->device, b->group));
-    z3d_engine_config config = {.model = b->model,
-                                .mesh = b->mesh,
-                                .device = b->device,
-                                .world = b->world,
-                                .program = {.stage = 1,
-                                            .micro_batch = 1,
-                                            .accumulation = 1,
-                                            .reduce_per_step = true,
-                                            .overlap = true,
-                                            .reduce_bucket = 4 << 20,
-                                            .gather_bucket = 4 << 20},
-                                .optimizer = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f},
-                                .scaler = {.scale = 1},
-                                .seed = 1};
-    memcpy(config.group, b->group, sizeof b->group);
-    must(b, z3d_engine_create(&config, &b->engine));
+    z3d_engine_config config = {
+        .model = b->model,
+        .program = {.stage = 1, .micro_batch = 1, .reduce_per_step = true, .overlap = true}};
+    must(b, bench_engine(&b->ranks, &config, &b->engine));
     b->store = open_store(b, "store", false);
     b->beside = open_store(b, "beside", true);
     must(b, z3d_new(SEQ, sizeof *b->tokens, "tokens", &b->tokens));
@@ -122,8 +105,9 @@ static void create(bench *b, int64_t megabytes) {
 static double step(bench *b) {
     z3d_micro_batch micro = {.field = {b->tokens, b->tokens}};
     z3d_step_result result;
-    z3d_step_input input = {
-        .micro = &micro, .global_targets = SEQ * z3d_world_size(b->world), .learning_rate = 1e-4f};
+    z3d_step_input input = {.micro = &micro,
+                            .global_targets = SEQ * z3d_world_size(b->ranks.world),
+                            .learning_rate = 1e-4f};
     meet(b);
     double begin = z3d_now();
     must(b, z3d_engine_train_step(b->engine, &input, &result));
@@ -136,11 +120,11 @@ static void shard_path(const bench *b, char *path, size_t size) {
     z3d_engine_state state;
     z3d_engine_get_state(b->engine, &state);
     snprintf(path, size, "%s/store/step-%08lld/shard-%05d.h5", b->folder, (long long)state.step,
-             z3d_world_rank(b->world));
+             z3d_world_rank(b->ranks.world));
 }
 
 static void raw_path(const bench *b, char *path, size_t size) {
-    snprintf(path, size, "%s/raw-%d", b->folder, z3d_world_rank(b->world));
+    snprintf(path, size, "%s/raw-%d", b->folder, z3d_world_rank(b->ranks.world));
 }
 
 static double raw(bench *b, const char *path, bool write) {
@@ -172,8 +156,8 @@ static double load(bench *b) {
     *strrchr(path, '/') = '\0';
     meet(b);
     double begin = z3d_now();
-    must(b, z3d_checkpoint_load_all(b->world, path, NULL, b->model, b->engine, Z3D_VERIFY_FULL,
-                                    false, NULL, NULL, NULL));
+    must(b, z3d_checkpoint_load_all(b->ranks.world, path, NULL, b->model, b->engine,
+                                    Z3D_VERIFY_FULL, false, NULL, NULL, NULL));
     return z3d_now() - begin;
 }
 
@@ -189,7 +173,7 @@ static void drop(bench *b, const char *path) {
 static void clear(bench *b) {
     char text[4200];
     meet(b);
-    if (z3d_world_rank(b->world) > 0) return;
+    if (z3d_world_rank(b->ranks.world) > 0) return;
     snprintf(text, sizeof text, "rm -rf '%s'/store/step-* '%s'/beside/step-* '%s'/raw-*", b->folder,
              b->folder, b->folder);
     if (system(text) != 0) must(b, Z3D_ERROR(Z3D_ERR_IO, "%s failed", text));
@@ -202,7 +186,7 @@ static double copy(bench *b) {
     meet(b);
     double begin = z3d_now();
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
-        for (int g = 0; g < b->model->num_groups; g++)
+        for (int g = 0; g < b->model->num_groups && z3d_engine_kinds(b->engine) >> kind & 1; g++)
             for (int i = 0; i < b->model->group[g].num_parameters; i++) {
                 z3d_part part;
                 z3d_engine_kept_part(b->engine, g, i, &part);
@@ -234,7 +218,7 @@ static void prepare(bench *b) {
     memset(b->copy, 1, (size_t)b->bytes);
     (void)z3d_store_snapshot(b->beside, &b->snapshot_bytes);
     void *memory;
-    must(b, z3d_device_alloc(b->device, Z3D_SPACE_HOST, b->snapshot_bytes, &memory));
+    must(b, z3d_device_alloc(b->ranks.device, Z3D_SPACE_HOST, b->snapshot_bytes, &memory));
     b->snapshot = memory;
 }
 
@@ -296,22 +280,17 @@ static void round_of_all(bench *b, int r) {
 
 /* ---- results ---- */
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static int times(int w) {
     return w < RAW_WRITE ? ROUNDS : PAIRS;
 }
 
 /* The slowest rank's seconds, for each measurement. */
 static void slowest(bench *b, int w, double of[PAIRS]) {
-    double all[64];
+    double all[MOST_RANKS];
     for (int k = 0; k < times(w); k++) {
-        must(b, z3d_world_gather_all(b->world, &b->seconds[w][k], all, sizeof(double)));
+        must(b, z3d_world_gather_all(b->ranks.world, &b->seconds[w][k], all, sizeof(double)));
         of[k] = 0;
-        for (int rank = 0; rank < z3d_world_size(b->world); rank++)
+        for (int rank = 0; rank < z3d_world_size(b->ranks.world); rank++)
             if (all[rank] > of[k]) of[k] = all[rank];
     }
 }
@@ -319,8 +298,7 @@ static void slowest(bench *b, int w, double of[PAIRS]) {
 static double median(bench *b, int w) {
     double of[PAIRS];
     slowest(b, w, of);
-    qsort(of, (size_t)times(w), sizeof *of, ascending);
-    return of[times(w) / 2];
+    return bench_median(of, times(w));
 }
 
 /* The ratio of two ways' seconds, pair by pair, because the machine's speed changes between
@@ -330,8 +308,8 @@ static void report_pairs(bench *b, way over, way under) {
     slowest(b, over, ratio);
     slowest(b, under, of);
     for (int p = 0; p < PAIRS; p++) ratio[p] /= of[p];
-    qsort(ratio, PAIRS, sizeof *ratio, ascending);
-    if (z3d_world_rank(b->world) == 0)
+    z3d_sort_numbers(ratio, PAIRS);
+    if (z3d_world_rank(b->ranks.world) == 0)
         printf("ratio %.2f (quarter to three quarters of %d pairs: %.2f to %.2f)\n",
                ratio[PAIRS / 2], PAIRS, ratio[PAIRS / 4], ratio[PAIRS - 1 - PAIRS / 4]);
 }
@@ -343,12 +321,12 @@ static void report(bench *b) {
     } line[] = {{"save", SAVE, RAW_WRITE},
                 {"load, warm", LOAD_WARM, RAW_WARM},
                 {"load, cold", LOAD_COLD, RAW_COLD}};
-    double bytes = (double)b->bytes * z3d_world_size(b->world), of[WAYS];
+    double bytes = (double)b->bytes * z3d_world_size(b->ranks.world), of[WAYS];
     for (int w = 0; w < WAYS; w++) of[w] = median(b, w);
-    bool speaks = z3d_world_rank(b->world) == 0;
+    bool speaks = z3d_world_rank(b->ranks.world) == 0;
     if (speaks)
-        printf("%d rank%s, %.0f MB\n", z3d_world_size(b->world),
-               z3d_world_size(b->world) > 1 ? "s" : "", bytes / 1e6);
+        printf("%d rank%s, %.0f MB\n", z3d_world_size(b->ranks.world),
+               z3d_world_size(b->ranks.world) > 1 ? "s" : "", bytes / 1e6);
     for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
         if (speaks)
             printf("%-12s %7.0f MB/s  raw %7.0f MB/s  ", line[i].name,
@@ -368,10 +346,9 @@ static void report(bench *b) {
 int main(int argc, char **argv) {
     bench b = {.folder = argc > 1 ? argv[1] : "."};
     int64_t megabytes = argc > 2 ? atoll(argv[2]) : 512;
-    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK || z3d_world_size(b.world) > 64) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
+    bench_open(&b.ranks, &argc, &argv);
+    if (z3d_world_size(b.ranks.world) > MOST_RANKS)
+        must(&b, Z3D_ERROR(Z3D_ERR_USAGE, "start at most %d ranks", MOST_RANKS));
     create(&b, megabytes);
     prepare(&b);
     for (int r = 0; r < ROUNDS; r++) round_of_all(&b, r);
@@ -379,14 +356,12 @@ int main(int argc, char **argv) {
     clear(&b);
     z3d_store_close(b.store);
     z3d_store_close(b.beside);
-    z3d_device_free(b.device, Z3D_SPACE_HOST, b.snapshot, b.snapshot_bytes);
+    z3d_device_free(b.ranks.device, Z3D_SPACE_HOST, b.snapshot, b.snapshot_bytes);
     z3d_engine_destroy(b.engine);
-    z3d_groups_destroy(b.group);
-    z3d_device_destroy(b.device);
     z3d_model_destroy(b.model);
     free(b.state);
     free(b.copy);
     free(b.tokens);
-    z3d_world_destroy(b.world);
+    bench_close(&b.ranks);
     return 0;
 }

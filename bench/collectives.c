@@ -10,11 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/parallel.h"
+#include "bench/parts/measure.h"
 
 typedef struct bench {
-    z3d_world *world;
-    z3d_device *device;
+    bench_ranks ranks;
     z3d_group *group;
     int rank, size;
     MPI_Win window;
@@ -26,10 +25,6 @@ typedef struct bench {
 
 typedef enum { OURS, LIBRARY, DIRECT, WAYS } way;
 
-static void must(z3d_status status, bench *b) {
-    if (status != Z3D_OK) z3d_world_abort(b->world, status, z3d_error_message());
-}
-
 /* ---- one collective, three ways ---- */
 
 static void ours(bench *b, z3d_collective_kind kind) {
@@ -40,7 +35,7 @@ static void ours(bench *b, z3d_collective_kind kind) {
                            .buffer = b->own,
                            .count = whole ? b->elements : row,
                            .stride = row};
-    must(z3d_collective_run(b->group, &call), b);
+    bench_must(&b->ranks, z3d_collective_run(b->group, &call));
 }
 
 static void library(bench *b, z3d_collective_kind kind) {
@@ -116,9 +111,9 @@ static void measure(bench *b, z3d_collective_kind kind, double megabytes) {
 static void make_buffers(bench *b, double megabytes) {
     int64_t bytes = (int64_t)(megabytes * 1048576);
     void *own, *out;
-    must(z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, bytes, &own), b);
-    must(z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, bytes, &out), b);
-    must(z3d_new((size_t)b->size, sizeof *b->peer, "pointers", &b->peer), b);
+    bench_must(&b->ranks, z3d_device_alloc(b->ranks.device, Z3D_SPACE_DEVICE, bytes, &own));
+    bench_must(&b->ranks, z3d_device_alloc(b->ranks.device, Z3D_SPACE_DEVICE, bytes, &out));
+    bench_must(&b->ranks, z3d_new((size_t)b->size, sizeof *b->peer, "pointers", &b->peer));
     b->bytes = bytes;
     b->own = own;
     b->out = out;
@@ -135,8 +130,8 @@ static void make_buffers(bench *b, double megabytes) {
 static void free_buffers(bench *b) {
     MPI_Win_free(&b->window);
     free(b->peer);
-    z3d_device_free(b->device, Z3D_SPACE_DEVICE, b->own, b->bytes);
-    z3d_device_free(b->device, Z3D_SPACE_DEVICE, b->out, b->bytes);
+    z3d_device_free(b->ranks.device, Z3D_SPACE_DEVICE, b->own, b->bytes);
+    z3d_device_free(b->ranks.device, Z3D_SPACE_DEVICE, b->out, b->bytes);
 }
 
 int main(int argc, char **argv) {
@@ -144,20 +139,17 @@ int main(int argc, char **argv) {
     static const z3d_collective_kind kinds[] = {
         Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_COLLECTIVE_ALL_GATHER, Z3D_COLLECTIVE_ALL_REDUCE};
     bench b = {0};
-    z3d_mesh mesh;
-    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
-        fprintf(stderr, "collectives: %s\n", z3d_error_message());
-        return EXIT_FAILURE;
-    }
-    b.rank = z3d_world_rank(b.world);
-    b.size = z3d_world_size(b.world);
-    if (b.size < 2 || z3d_world_nodes(b.world) > 1)
-        must(Z3D_ERROR(Z3D_ERR_USAGE, "start on 2 or more ranks of one node, by scripts/launch"),
-             &b);
+    bench_open(&b.ranks, &argc, &argv);
+    b.rank = z3d_world_rank(b.ranks.world);
+    b.size = z3d_world_size(b.ranks.world);
+    if (b.size < 2 || z3d_world_nodes(b.ranks.world) > 1)
+        bench_must(&b.ranks, Z3D_ERROR(Z3D_ERR_USAGE,
+                                       "start on 2 or more ranks of one node, by scripts/launch"));
     const z3d_device_config config = {.backend = "cpu", .threads = 1};
-    must(z3d_device_create(&config, &b.device), &b);
-    must(z3d_mesh_make(1, b.size, 1, b.rank, &mesh), &b);
-    must(z3d_group_create(b.world, &mesh, Z3D_AXES_DATA, b.device, &b.group), &b);
+    bench_must(&b.ranks, z3d_device_create(&config, &b.ranks.device));
+    bench_must(&b.ranks, z3d_mesh_make(1, b.size, 1, b.rank, &b.ranks.mesh));
+    bench_must(&b.ranks, z3d_group_create(b.ranks.world, &b.ranks.mesh, Z3D_AXES_DATA,
+                                          b.ranks.device, &b.group));
     if (b.rank == 0)
         printf("bus bandwidth, GB/s, backend %s\nranks  %-15s %7s  %8s %8s %8s  %8s %8s\n",
                z3d_group_backend(b.group), "collective", "MB", "ours", "MPI", "direct", "/ MPI",
@@ -167,7 +159,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         double megabytes = argc > 1 ? atof(argv[i + 1]) : standard[i];
         if (!(megabytes > 0 && megabytes <= 4096))
-            must(Z3D_ERROR(Z3D_ERR_USAGE, "sizes are MB between 0 and 4096"), &b);
+            bench_must(&b.ranks, Z3D_ERROR(Z3D_ERR_USAGE, "sizes are MB between 0 and 4096"));
         if (megabytes > largest) largest = megabytes;
     }
     make_buffers(&b, largest);
@@ -176,7 +168,6 @@ int main(int argc, char **argv) {
             measure(&b, kinds[k], argc > 1 ? atof(argv[i + 1]) : standard[i]);
     free_buffers(&b);
     z3d_group_destroy(b.group);
-    z3d_device_destroy(b.device);
-    z3d_world_destroy(b.world);
+    bench_close(&b.ranks);
     return EXIT_SUCCESS;
 }

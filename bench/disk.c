@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "src/base/disk.h"
+#include "src/base/sort.h"
 #include "src/base/strings.h"
 
 enum { ROUNDS = 9, PIECE = 1 << 20, DEPTH = 8, REQUEST = 16 << 20, BUFFERS = 3, RAW = 2, WAYS = 3 };
@@ -124,15 +125,10 @@ static void run(bench *b, int move, int way, int round) {
     b->cpu[move][way][round] = (cpu_seconds() - cpu) / (bytes * 1e-9);
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double quartile(const double *values, int which) {
     double sorted[ROUNDS];
     memcpy(sorted, values, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof *sorted, by_size);
+    z3d_sort_numbers(sorted, ROUNDS);
     return sorted[which * (ROUNDS - 1) / 4];
 }
 

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/parts/read.h"
-#include "src/base/base.h"
-#include "src/device/device.h"
+#include "bench/parts/measure.h"
 
 enum { SHAPES = 5, MOST_ROWS = 16, MOST_ROUNDS = 64, WAYS = 3 };
 #define WEIGHT_BYTES ((int64_t)160 << 20)
@@ -72,16 +70,6 @@ static z3d_status run_once(struct bench *b, struct shape s, int64_t rows, int wa
     return Z3D_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 static z3d_status measure(struct bench *b, struct shape s, int64_t rows) {
     double per_byte[WAYS], least[WAYS] = {1, 1, 1}, ratio[WAYS][MOST_ROUNDS];
     for (int round = -1; round < b->rounds; round++) {
@@ -94,8 +82,8 @@ static z3d_status measure(struct bench *b, struct shape s, int64_t rows) {
     printf("%s %2lld rows, %4lld x %-5lld: read %4.1f GB/s; training %.2f (%.2f), inference %.2f "
            "(%.2f) of it\n",
            z3d_dtype_name(b->dtype), (long long)rows, (long long)s.in, (long long)s.out,
-           1e-9 / least[0], median(ratio[1], b->rounds), least[0] / least[1],
-           median(ratio[2], b->rounds), least[0] / least[2]);
+           1e-9 / least[0], bench_median(ratio[1], b->rounds), least[0] / least[1],
+           bench_median(ratio[2], b->rounds), least[0] / least[2]);
     return Z3D_OK;
 }
 

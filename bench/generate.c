@@ -1,25 +1,20 @@
 /* Compares generation with GPT-2 124M or a Llama of its shape, one prompt, with the machine's
  * limits: generate gpt2|llama [threads] [fp32|bf16] [rounds]. The limit of a prefill of 1,024
- * tokens is its matrix products alone in fp32 (parts/floor.h). The limit of a decoded token is
+ * tokens is its matrix products alone in fp32 (parts/floor.c). The limit of a decoded token is
  * reading as many bytes as the weights have. A token and a reading take turns; a ratio is the
  * median over the rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/parts/floor.h"
+#include "bench/parts/measure.h"
 #include "bench/parts/model.h"
-#include "bench/parts/read.h"
-#include "zero/zero.h"
 
 enum { POSITIONS = 1024, MOST_ROUNDS = 256, PREFILLS = 5 };
 
 struct bench {
-    z3d_world *world;
-    z3d_mesh mesh;
+    bench_ranks ranks;
     z3d_model *model;
-    z3d_device *device;
-    z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     int threads, rounds;
     z3d_dtype dtype;
@@ -30,39 +25,14 @@ struct bench {
     int64_t bytes;
 };
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
 static z3d_status create(struct bench *b) {
-    Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &b->mesh));
+    Z3D_TRY(bench_make(&b->ranks, 1, b->threads));
     Z3D_TRY(bench_model_create(b->llama, POSITIONS, false, &b->model));
-    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = b->threads},
-                              &b->device));
-    b->threads = z3d_device_threads(b->device);
-    Z3D_TRY(z3d_groups_create(b->world, &b->mesh, b->device, b->group));
-    z3d_engine_config config = {.model = b->model,
-                                .mesh = b->mesh,
-                                .device = b->device,
-                                .world = b->world,
-                                .program = {.dtype = b->dtype,
-                                            .grad_dtype = b->dtype,
-                                            .micro_batch = 1,
-                                            .accumulation = 1,
-                                            .reduce_bucket = 4 << 20,
-                                            .gather_bucket = 4 << 20,
-                                            .inference = true,
-                                            .generate_batch = 1},
-                                .scaler = {.scale = 1},
-                                .seed = 1};
-    memcpy(config.group, b->group, sizeof b->group);
-    Z3D_TRY(z3d_engine_create(&config, &b->engine));
+    b->threads = z3d_device_threads(b->ranks.device);
+    z3d_engine_config config = {
+        .model = b->model,
+        .program = {.dtype = b->dtype, .micro_batch = 1, .inference = true, .generate_batch = 1}};
+    Z3D_TRY(bench_engine(&b->ranks, &config, &b->engine));
     Z3D_TRY(z3d_new(PADDED, sizeof(float), "logits", &b->logits));
     b->bytes = z3d_model_parameter_count(b->model) * (int64_t)z3d_dtype_size(b->dtype);
     Z3D_TRY(z3d_new((size_t)b->bytes, 1, "as many bytes as the weights", &b->weights));
@@ -86,7 +56,7 @@ static z3d_status time_prefill(struct bench *b, double *out) {
             Z3D_TRY(read_tokens(b, Z3D_MODE_PREFILL, at, at_once));
         if (k >= 0) seconds[k] = z3d_now() - begin;
     }
-    *out = median(seconds, PREFILLS);
+    *out = bench_median(seconds, PREFILLS);
     return Z3D_OK;
 }
 
@@ -100,8 +70,8 @@ static z3d_status time_decode(struct bench *b, double *token, double *ratio) {
         const double reading = bench_read(b->weights, b->bytes, b->threads);
         if (k >= 0) seconds[k] = mine, share[k] = reading / mine;
     }
-    *token = median(seconds, b->rounds);
-    *ratio = median(share, b->rounds);
+    *token = bench_median(seconds, b->rounds);
+    *ratio = bench_median(share, b->rounds);
     return Z3D_OK;
 }
 
@@ -130,18 +100,12 @@ int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[3], "bf16") == 0) b.dtype = Z3D_BF16;
     if (argc > 4) b.rounds = atoi(argv[4]);
     if (b.rounds < 1 || b.rounds > MOST_ROUNDS) b.rounds = 64;
-    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    z3d_status status = measure(&b);
-    if (status != Z3D_OK) z3d_world_abort(b.world, status, z3d_error_message());
+    bench_open(&b.ranks, &argc, &argv);
+    bench_must(&b.ranks, measure(&b));
     free(b.weights);
     free(b.logits);
     z3d_engine_destroy(b.engine);
-    z3d_groups_destroy(b.group);
-    z3d_device_destroy(b.device);
     z3d_model_destroy(b.model);
-    z3d_world_destroy(b.world);
+    bench_close(&b.ranks);
     return 0;
 }

@@ -2,14 +2,13 @@
  * in one process. The options take turns step by step, so noise affects all equally. offload HIDDEN
  * LAYERS SEQ BATCH [rounds] [fp32|bf16] [pair]; all ranks form one tensor group; pair: only plain
  * checkpoints and P_a+cpu, which takes less memory. Rank 0 prints one line for each option. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/parts/measure.h"
 #include "src/model/gpt/gpt.h"
 #include "zero/program.h"
-#include "zero/zero.h"
 
 struct way {
     const char *name;
@@ -43,11 +42,8 @@ enum {
 };
 
 struct bench {
-    z3d_world *world;
-    z3d_mesh mesh;
+    bench_ranks ranks;
     z3d_model *model[2]; /* without and with sequence parallelism */
-    z3d_device *device;
-    z3d_group *group[Z3D_AXES_COUNT];
     int64_t hidden, layers, seq, batch;
     int rounds;
     bool pair;
@@ -64,14 +60,9 @@ static bool runs(const struct bench *b, int w) {
 static z3d_status create_engine(struct bench *b, int w) {
     z3d_engine_config config = {
         .model = b->model[ways[w].sequence],
-        .mesh = b->mesh,
-        .device = b->device,
-        .world = b->world,
         .program = {.stage = 2,
                     .dtype = b->dtype,
-                    .grad_dtype = b->dtype,
                     .micro_batch = b->batch,
-                    .accumulation = 1,
                     .recompute = !ways[w].keep,
                     .selective = ways[w].selective,
                     .replay_full = ways[w].replay_full,
@@ -81,16 +72,12 @@ static z3d_status create_engine(struct bench *b, int w) {
                     .overlap = !ways[w].in_turn,
                     .reduce_bucket = 500000000,
                     .gather_bucket = 500000000},
-        .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
-        .gradient_clipping = 1,
-        .scaler = {.scale = 1},
-        .seed = 1};
-    memcpy(config.group, b->group, sizeof b->group);
-    return z3d_engine_create(&config, &b->engine[w]);
+        .gradient_clipping = 1};
+    return bench_engine(&b->ranks, &config, &b->engine[w]);
 }
 
 static z3d_status create(struct bench *b) {
-    int ranks = z3d_world_size(b->world);
+    int ranks = z3d_world_size(b->ranks.world);
     z3d_gpt_config gpt = {.num_layers = b->layers,
                           .hidden_size = b->hidden,
                           .num_heads = b->hidden / 64,
@@ -99,13 +86,11 @@ static z3d_status create(struct bench *b) {
                           .vocab_multiple = 128,
                           .init_std = 0.02,
                           .tensor_size = ranks};
-    Z3D_TRY(z3d_mesh_make(ranks, 1, 1, z3d_world_rank(b->world), &b->mesh));
+    Z3D_TRY(bench_make(&b->ranks, ranks, 1));
     for (int sequence = 0; sequence < 2; sequence++) {
         gpt.sequence_parallel = sequence == 1 && ranks > 1;
         Z3D_TRY(z3d_gpt_create(&gpt, &b->model[sequence]));
     }
-    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = 1}, &b->device));
-    Z3D_TRY(z3d_groups_create(b->world, &b->mesh, b->device, b->group));
     Z3D_TRY(z3d_new((size_t)(b->batch * b->seq), sizeof *b->tokens, "tokens", &b->tokens));
     for (int64_t i = 0; i < b->batch * b->seq; i++) b->tokens[i] = (int32_t)(i * 7919 % VOCABULARY);
     for (int w = 0; w < WAYS; w++)
@@ -127,23 +112,18 @@ static z3d_status step(struct bench *b, int w, int round) {
     return Z3D_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
+/* `values` stay in the order of the rounds. */
 static double median(const double *values, int count) {
     double sorted[MOST_ROUNDS];
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
-    return sorted[count / 2];
+    return bench_median(sorted, count);
 }
 
 /* Medians of the ratios to the reference in the same round. */
 static void print(const struct bench *b) {
     printf("hidden %lld, %lld layers, sequence %lld, batch %lld, %s, tensor %d\n",
            (long long)b->hidden, (long long)b->layers, (long long)b->seq, (long long)b->batch,
-           z3d_dtype_name(b->dtype), z3d_mesh_size(&b->mesh, Z3D_AXES_TENSOR));
+           z3d_dtype_name(b->dtype), z3d_mesh_size(&b->ranks.mesh, Z3D_AXES_TENSOR));
     for (int w = 0; w < WAYS; w++) {
         if (!runs(b, w)) continue;
         double ratio[MOST_ROUNDS];
@@ -164,17 +144,15 @@ static z3d_status measure(struct bench *b) {
     for (int round = -1; round < b->rounds; round++)
         for (int w = 0; w < WAYS; w++)
             if (runs(b, w)) Z3D_TRY(step(b, w, round));
-    if (z3d_world_rank(b->world) == 0) print(b);
+    if (z3d_world_rank(b->ranks.world) == 0) print(b);
     return Z3D_OK;
 }
 
 static void destroy(struct bench *b) {
     for (int w = 0; w < WAYS; w++) z3d_engine_destroy(b->engine[w]);
-    z3d_groups_destroy(b->group);
-    z3d_device_destroy(b->device);
     for (int sequence = 0; sequence < 2; sequence++) z3d_model_destroy(b->model[sequence]);
     free(b->tokens);
-    z3d_world_destroy(b->world);
+    bench_close(&b->ranks);
 }
 
 int main(int argc, char **argv) {
@@ -191,12 +169,8 @@ int main(int argc, char **argv) {
     if (b.rounds < 1 || b.rounds > MOST_ROUNDS) b.rounds = 7;
     if (argc > 6 && strcmp(argv[6], "bf16") == 0) b.dtype = Z3D_BF16;
     b.pair = argc > 7 && strcmp(argv[7], "pair") == 0;
-    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    z3d_status status = measure(&b);
-    if (status != Z3D_OK) z3d_world_abort(b.world, status, z3d_error_message());
+    bench_open(&b.ranks, &argc, &argv);
+    bench_must(&b.ranks, measure(&b));
     destroy(&b);
     return 0;
 }

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/base.h"
-#include "src/device/device.h"
+#include "bench/parts/measure.h"
 
 enum { MOST_ROUNDS = 64, ARRAYS = 5 };
 
@@ -32,16 +31,6 @@ struct bench {
     float *array[ARRAYS]; /* master, the optimizer's own two, gradient, parameter */
     z3d_step_state *state;
 };
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
 
 static int64_t bytes_moved(const struct bench *b) {
     const int64_t narrow = (int64_t)z3d_dtype_size(b->dtype);
@@ -99,11 +88,11 @@ static z3d_status measure(struct bench *b) {
         const double copied = z3d_now() - begin;
         if (k >= 0) seconds[k] = mine, ratio[k] = copied / mine;
     }
-    const double best = median(seconds, b->rounds);
+    const double best = bench_median(seconds, b->rounds);
     printf("%s %s threads %d: %.3f ns an element, %.1f GB/s, copy / this %.2f\n",
            kernels[b->kernel].name, z3d_dtype_name(b->dtype), b->threads,
            1e9 * best / (double)b->elements, 1e-9 * (double)bytes_moved(b) / best,
-           median(ratio, b->rounds));
+           bench_median(ratio, b->rounds));
     return Z3D_OK;
 }
 

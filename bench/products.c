@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/base.h"
-#include "src/device/device.h"
+#include "bench/parts/measure.h"
 
 enum { METHODS = 2, LAYERS = 5, PASSES = 3, MOST_ROUNDS = 64 };
 static const z3d_gemm_method methods[METHODS] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL};
@@ -42,11 +41,6 @@ static z3d_kernel product(const bench *b, struct layer l, int pass) {
     return (z3d_kernel){.kind = Z3D_KERNEL_gemm, .as.gemm = g};
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static z3d_status measure(bench *b, struct layer l, int pass) {
     double seconds[METHODS][MOST_ROUNDS], least = 1e30, table = 0;
     const z3d_kernel kernel = product(b, l, pass);
@@ -60,9 +54,8 @@ static z3d_status measure(bench *b, struct layer l, int pass) {
     printf("%s %-15s %4lld x %-5lld", z3d_dtype_name(b->dtype), passes[pass], (long long)l.in,
            (long long)l.out);
     for (int m = 0; m < METHODS; m++) {
-        qsort(seconds[m], (size_t)b->rounds, sizeof(double), by_value);
-        const double median = seconds[m][b->rounds / 2];
-        if (isnan(median)) continue; /* the library lacks it on this CPU */
+        if (isnan(seconds[m][0])) continue; /* the library lacks it on this CPU */
+        const double median = bench_median(seconds[m], b->rounds);
         if (median < least) least = median;
         if (methods[m] == z3d_gemm_from_table(b->dtype)) table = median;
         printf("  %s %7.2f ms", z3d_gemm_method_name(methods[m]), 1e3 * median);

@@ -1,5 +1,5 @@
 /* Compares the seconds of a training step through the engine, of GPT-2 124M or of a Llama of its
- * shape, with the seconds of its matrix products alone (parts/floor.h), in one process: train_step
+ * shape, with the seconds of its matrix products alone (parts/floor.c), in one process: train_step
  * gpt2|llama BATCH SEQ [stage] [threads] [steps] [dtype] [documents]. BATCH is the global batch
  * over all ranks. documents: each sample has several documents of 32 to SEQ tokens; attention stays
  * in a document, and its products are counted at the rate of the other products. Rank 0 prints one
@@ -8,16 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/parts/floor.h"
+#include "bench/parts/measure.h"
 #include "bench/parts/model.h"
-#include "zero/zero.h"
 
 struct bench {
-    z3d_world *world;
-    z3d_mesh mesh;
+    bench_ranks ranks;
     z3d_model *model;
-    z3d_device *device;
-    z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     int64_t batch, seq;
     int stage, threads, steps;
@@ -26,37 +22,18 @@ struct bench {
 };
 
 static z3d_status create(struct bench *s) {
-    int ranks = z3d_world_size(s->world);
-    Z3D_TRY(z3d_mesh_make(1, ranks, 1, z3d_world_rank(s->world), &s->mesh));
+    Z3D_TRY(bench_make(&s->ranks, 1, s->threads));
     Z3D_TRY(bench_model_create(s->llama, s->seq, s->packed, &s->model));
-    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = s->threads},
-                              &s->device));
-    Z3D_TRY(z3d_groups_create(s->world, &s->mesh, s->device, s->group));
     z3d_engine_config config = {
         .model = s->model,
-        .mesh = s->mesh,
-        .device = s->device,
-        .world = s->world,
         .program = {.stage = s->stage,
                     .dtype = s->dtype,
-                    .grad_dtype = s->dtype,
-                    .micro_batch = s->batch / ranks,
-                    .accumulation = 1,
+                    .micro_batch = s->batch / z3d_world_size(s->ranks.world),
                     .reduce_per_step = s->stage < 2,
-                    .overlap = true,
-                    .reduce_bucket = 4 << 20,
-                    .gather_bucket = 4 << 20},
-        .optimizer = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f},
-        .gradient_clipping = 1,
-        .scaler = {.scale = 1},
-        .seed = 1};
-    memcpy(config.group, s->group, sizeof s->group);
-    return z3d_engine_create(&config, &s->engine);
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+                    .overlap = true},
+        .optimizer = {.weight_decay = 0.1f},
+        .gradient_clipping = 1};
+    return bench_engine(&s->ranks, &config, &s->engine);
 }
 
 /* Fills in the positions of `count` tokens in their documents; returns the pairs of tokens that
@@ -78,7 +55,7 @@ static double fill_positions(const struct bench *s, int64_t count, int32_t *posi
 
 /* Median seconds of a step, without the first step. */
 static z3d_status time_steps(struct bench *s, double *median, double *pairs) {
-    int64_t count = s->batch / z3d_world_size(s->world) * s->seq;
+    int64_t count = s->batch / z3d_world_size(s->ranks.world) * s->seq;
     double seconds[64];
     int32_t *tokens = malloc((size_t)count * 8);
     if (!tokens) return Z3D_ERROR(Z3D_ERR_MEMORY, "batch");
@@ -94,8 +71,7 @@ static z3d_status time_steps(struct bench *s, double *median, double *pairs) {
         if (k > 0) seconds[k - 1] = result.seconds;
     }
     free(tokens);
-    qsort(seconds, (size_t)s->steps, sizeof *seconds, by_value);
-    *median = seconds[s->steps / 2];
+    *median = bench_median(seconds, s->steps);
     return status;
 }
 
@@ -117,14 +93,14 @@ static z3d_status measure(struct bench *s) {
     double step = 0, pairs = 0;
     Z3D_TRY(create(s));
     Z3D_TRY(time_steps(s, &step, &pairs));
-    bool alone = z3d_world_size(s->world) == 1;
+    bool alone = z3d_world_size(s->ranks.world) == 1;
     double bare = alone ? bench_floor_train(s->llama, s->batch * s->seq) : 0;
     double attention = bare * attention_flops(pairs) / product_flops(s);
-    if (z3d_world_rank(s->world) > 0) return Z3D_OK;
+    if (z3d_world_rank(s->ranks.world) > 0) return Z3D_OK;
     printf("%s %s B %lld x T %lld stage %d ranks %d threads %d: %.3f s/step, %.0f tokens/s",
            s->llama ? "llama-123M" : "gpt2-124M", z3d_dtype_name(s->dtype), (long long)s->batch,
-           (long long)s->seq, s->stage, z3d_world_size(s->world), z3d_device_threads(s->device),
-           step, (double)(s->batch * s->seq) / step);
+           (long long)s->seq, s->stage, z3d_world_size(s->ranks.world),
+           z3d_device_threads(s->ranks.device), step, (double)(s->batch * s->seq) / step);
     if (s->packed) printf(" in documents");
     if (alone)
         printf(", attention's products %.3f s, products alone %.3f s, ratio %.3f", attention, bare,
@@ -149,16 +125,10 @@ int main(int argc, char **argv) {
     if (argc > 7 && strcmp(argv[7], "bf16") == 0) s.dtype = Z3D_BF16;
     s.packed = argc > 8 && strcmp(argv[8], "documents") == 0;
     if (s.steps < 1 || s.steps > 64) s.steps = 5;
-    if (z3d_world_create(&argc, &argv, &s.world) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    z3d_status status = measure(&s);
-    if (status != Z3D_OK) z3d_world_abort(s.world, status, z3d_error_message());
+    bench_open(&s.ranks, &argc, &argv);
+    bench_must(&s.ranks, measure(&s));
     z3d_engine_destroy(s.engine);
-    z3d_groups_destroy(s.group);
-    z3d_device_destroy(s.device);
     z3d_model_destroy(s.model);
-    z3d_world_destroy(s.world);
+    bench_close(&s.ranks);
     return 0;
 }

@@ -206,8 +206,7 @@ def llmc(model, version):
 
 
 def check(folder):
-    model = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
-    model, info = model
+    model, info = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
     data = (OUT / "logits.bin").read_bytes()
     count = struct.unpack_from("<i", data)[0]

@@ -1,10 +1,8 @@
-#include "bench/parts/floor.h"
+#include "bench/parts/model.h"
 
 #include <stdlib.h>
 
 #include <dnnl.h>
-
-#include "bench/parts/model.h"
 
 static double time_sgemm(int64_t m, int64_t n, int64_t k, char ta, char tb, const float *a,
                          const float *b, float *c) {

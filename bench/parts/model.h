@@ -17,4 +17,13 @@ const bench_product *bench_model_products(bool llama);
 /* packed: samples have several documents. */
 z3d_status bench_model_create(bool llama, int64_t seq, bool packed, z3d_model **out);
 
+/* floor.c: seconds of the model's matrix products alone, the floor of its steps: each by the faster
+ * of oneDNN's sgemm and its matmul primitive whose right operand is packed beforehand at no cost.
+ * fp32, best of three, on all threads of the process. Returns -1 if there is not enough memory. */
+
+/* Forward and both backward products of `rows` tokens. */
+double bench_floor_train(bool llama, int64_t rows);
+/* Forward products of a prefill of `rows` tokens, with the logits of the last one. */
+double bench_floor_prefill(bool llama, int64_t rows);
+
 #endif

@@ -24,6 +24,11 @@ void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weigh
                       .tokens = run->tokens};
 }
 
+bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias) {
+    return z3d_unit_is_trained(run, 0, weight) || z3d_unit_adapter_place(run, weight) > 0 ||
+           (bias >= 0 && z3d_unit_is_trained(run, 0, bias));
+}
+
 /* Takes workspace for the adapters of a linear layer. */
 static z3d_status take_memory(z3d_unit_run *run, z3d_linear *linear, bool backward) {
     z3d_adapter *first = &linear->adapter[0];

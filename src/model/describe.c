@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, int split_dim,
                                  z3d_init init, double std) {
@@ -18,11 +19,12 @@ z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, i
     return p;
 }
 
-void z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim, z3d_init init,
-                    int64_t size) {
+z3d_parameter *z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim,
+                              z3d_init init, int64_t size) {
     z3d_parameter *p = z3d_add_parameter(group, name, split_dim, init, 0);
     p->dims = 1;
     p->shape[0] = size;
+    return p;
 }
 
 z3d_parameter *z3d_add_matrix(z3d_parameter_group *group, const char *name, int split_dim,
@@ -93,6 +95,25 @@ static void describe_block_units(z3d_model *model, const z3d_transformer *shape,
             unit->kind = part == each - 1 ? Z3D_KIND_LAST_TILE : Z3D_KIND_TILE;
         }
     }
+}
+
+static void free_data(z3d_model *model) {
+    free(model->data);
+}
+
+z3d_status z3d_transformer_create(const z3d_transformer *shape, int groups, int room,
+                                  z3d_transformer **own, z3d_model **out) {
+    const int units = (int)shape->num_layers * z3d_block_units(shape) + 2;
+    Z3D_TRY(z3d_new(1, sizeof **own, "a model's description", own));
+    **own = *shape;
+    const z3d_status status = z3d_model_create(groups, room, units, out);
+    if (status != Z3D_OK) {
+        free(*own);
+        return status;
+    }
+    (*out)->data = *own;
+    (*out)->destroy = free_data;
+    return Z3D_OK;
 }
 
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,

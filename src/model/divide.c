@@ -8,14 +8,9 @@
 
 #include "src/model/unit.h"
 
-static int count_frozen(const z3d_parameter_group *group) {
+static bool is_mixed(const z3d_parameter_group *group) {
     int frozen = 0;
     for (int i = 0; i < group->num_parameters; i++) frozen += group->parameter[i].frozen;
-    return frozen;
-}
-
-static bool is_mixed(const z3d_parameter_group *group) {
-    const int frozen = count_frozen(group);
     return frozen > 0 && frozen < group->num_parameters;
 }
 
@@ -87,17 +82,13 @@ static z3d_status divide_units(z3d_model *model, const int *first) {
     return Z3D_OK;
 }
 
-static size_t count_parameters(const z3d_model *model) {
-    size_t count = 0;
-    for (int g = 0; g < model->num_groups; g++) count += (size_t)model->group[g].num_parameters;
-    return count;
-}
-
 static z3d_status divide_groups(z3d_model *model, const int *first, int count) {
     z3d_parameter_group *divided;
     z3d_parameter *parameter, *next;
-    Z3D_TRY(
-        z3d_new(count_parameters(model), sizeof *parameter, "a model's parameters", &parameter));
+    size_t parameters = 0;
+    for (int g = 0; g < model->num_groups; g++)
+        parameters += (size_t)model->group[g].num_parameters;
+    Z3D_TRY(z3d_new(parameters, sizeof *parameter, "a model's parameters", &parameter));
     const z3d_status status =
         z3d_new((size_t)count, sizeof *divided, "a model's parameter groups", &divided);
     if (status != Z3D_OK) {

@@ -11,7 +11,6 @@ z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
         .up = z3d_unit_linear(run, 0, first, gated ? -1 : first + 1, rows, hidden,
                               z3d_mlp_columns(shape)),
         .down = z3d_unit_linear(run, 0, first + 2, bias ? first + 3 : -1, rows, inner, hidden),
-        .gated = gated,
         .trains_up = z3d_unit_trains_layer(run, first, gated ? -1 : first + 1) ||
                      (gated && z3d_unit_trains_layer(run, first + 1, -1)),
         .trains_down = z3d_unit_trains_layer(run, first + 2, bias ? first + 3 : -1)};
@@ -32,7 +31,7 @@ static z3d_status find_input(z3d_unit_run *run, const z3d_mlp *mlp, const void *
 
 static z3d_status activate(z3d_unit_run *run, const z3d_mlp *mlp, void *y) {
     const z3d_linear *down = &mlp->down;
-    if (mlp->gated)
+    if (z3d_transformer_of(run)->gated_mlp)
         return Z3D_LAUNCH(run->device, swiglu_forward, .x = mlp->before, .y = y, .rows = down->rows,
                           .cols = down->in, .dtype = run->dtype);
     return Z3D_LAUNCH(run->device, gelu_forward, .x = mlp->before, .y = y,
@@ -59,7 +58,8 @@ static z3d_status take_inner(z3d_unit_run *run, const z3d_mlp *mlp, void **out) 
 z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y) {
     z3d_linear up = mlp->up;
     const bool activates = run->need_output || mlp->activated;
-    const bool fused = activates && !mlp->gated; /* gelu is fused into the product */
+    const bool fused =
+        activates && !z3d_transformer_of(run)->gated_mlp; /* gelu is fused into the product */
     const void *x;
     void *inner = NULL;
     if (fused) Z3D_TRY(take_inner(run, mlp, &inner));
@@ -89,15 +89,15 @@ static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d
     const bool input = halves & Z3D_INPUT_HALF;
     void *inner = NULL, *d_inner = input ? d_up : NULL;
     down.input_only = halves == Z3D_INPUT_HALF;
-    if (mlp->gated && input)
+    if (z3d_transformer_of(run)->gated_mlp && input)
         Z3D_TRY(z3d_unit_take_workspace(run, down.rows, inner_row(run, mlp), &d_inner));
     if (reads_input(&down)) {
         Z3D_TRY(take_inner(run, mlp, &inner));
         if (!mlp->activated) Z3D_TRY(activate(run, mlp, inner));
     }
-    down.before_gelu = mlp->gated ? NULL : mlp->before;
+    down.before_gelu = z3d_transformer_of(run)->gated_mlp ? NULL : mlp->before;
     Z3D_TRY(z3d_unit_row_backward(run, &down, inner, dy, d_inner));
-    if (!mlp->gated || !input) return Z3D_OK;
+    if (!z3d_transformer_of(run)->gated_mlp || !input) return Z3D_OK;
     return Z3D_LAUNCH(run->device, swiglu_backward, .x = mlp->before, .dy = d_inner, .dx = d_up,
                       .rows = down.rows, .cols = down.in, .dtype = run->dtype);
 }
@@ -118,14 +118,4 @@ z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp 
     if (halves & Z3D_INPUT_HALF) Z3D_TRY(z3d_unit_take_all(run, dx));
     if (reads_input(&up) && !x) Z3D_TRY(find_input(run, mlp, &x));
     return z3d_unit_columns_backward(run, &up, 1, x, (const void *const *)&d_up, *dx);
-}
-
-z3d_status z3d_branch_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
-                               const z3d_norm *norm, void *d_x1) {
-    void *dx;
-    if (z3d_transformer_of(run)->tiling > 1)
-        return z3d_tiles_begin_backward(run, halves, norm, d_x1);
-    Z3D_TRY(z3d_mlp_backward(run, halves, mlp, run->output_gradient, &dx));
-    return z3d_norm_backward(run, halves, norm, z3d_unit_own_part(run, dx), run->output_gradient,
-                             d_x1);
 }

@@ -40,11 +40,6 @@ z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, v
     return z3d_gather_rows(&lane, y, z3d_unit_rows(run), z3d_transformer_of(run)->hidden_size);
 }
 
-z3d_status z3d_norm_forward_lean(z3d_unit_run *run, const z3d_norm *norm, void **y) {
-    if (run->lean) Z3D_TRY(z3d_unit_take_all(run, y));
-    return z3d_norm_forward_all(run, norm, *y);
-}
-
 /* ---- backward ---- */
 
 static bool is_trained(const z3d_unit_run *run, const z3d_norm *norm) {

@@ -17,13 +17,10 @@ typedef struct stream {
     char *x, *sum; /* NULL: not there */
 } stream;
 
-static int64_t own_bytes(const z3d_unit_run *run) {
-    return z3d_unit_own_rows(run).count * z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size);
-}
-
 static stream stream_in(const z3d_unit_run *run, const void *buffer) {
+    const int64_t row = z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size);
     char *x = (char *)(uintptr_t)buffer;
-    return (stream){x, x ? x + own_bytes(run) : NULL};
+    return (stream){x, x ? x + z3d_unit_own_rows(run).count * row : NULL};
 }
 
 static stream stream_out(const z3d_unit_run *run, const void *buffer) {

@@ -1,6 +1,6 @@
-/* Shared by models of embedding, blocks and head: the first and the last unit, and, between the
- * tensor-parallel layers, the rows, the norms, the MLP and the residual stream. A unit's data
- * begins with a z3d_transformer. */
+/* Shared by models of embedding, blocks and head: their units, and, between the tensor-parallel
+ * layers, the rows, the norms, the MLP and the residual stream. A unit's data begins with a
+ * z3d_transformer. */
 #ifndef ZERO3D_MODEL_TRANSFORMER_H
 #define ZERO3D_MODEL_TRANSFORMER_H
 
@@ -11,6 +11,26 @@ typedef enum z3d_norm_kind {
     Z3D_NORM_LAYER, /* layernorm: a weight; its bias is the next parameter */
     Z3D_NORM_RMS    /* RMSNorm: a weight */
 } z3d_norm_kind;
+
+/* The parameters of z3d_block_ops. Neighbours in Q, K, V are contiguous in a group's flat buffer,
+ * so they are used as one matrix, unless tensor ranks share key/value heads. Without K and V, Q has
+ * all three. */
+typedef enum z3d_block_place {
+    Z3D_PLACE_NORM_1,
+    Z3D_PLACE_Q,
+    Z3D_PLACE_K,
+    Z3D_PLACE_V,
+    Z3D_PLACE_PROJECTION,
+    Z3D_PLACE_NORM_2,
+    Z3D_PLACE_MLP, /* the first one of z3d_mlp_of */
+    Z3D_PLACE_Q_BIAS,
+    Z3D_PLACE_K_BIAS,
+    Z3D_PLACE_V_BIAS,
+    Z3D_PLACE_PROJECTION_BIAS,
+    Z3D_PLACE_Q_NORM,
+    Z3D_PLACE_K_NORM,
+    Z3D_PLACES
+} z3d_block_place;
 
 typedef struct z3d_transformer {
     int64_t num_layers, hidden_size, seq_length, vocab_size, padded_vocab;
@@ -24,6 +44,17 @@ typedef struct z3d_transformer {
     int64_t mlp_inner; /* inner width of an MLP or a tile, on one tensor rank */
     z3d_norm_kind norm;
     float epsilon; /* of all norms */
+    /* Only for z3d_block_ops: */
+    int place[Z3D_PLACES]; /* index of each parameter in a block's group; -1: the model lacks it */
+    int64_t head_dim, kv_heads;          /* kv_heads: on all tensor ranks */
+    int64_t local_heads, local_kv_heads; /* on one tensor rank */
+    bool shares_kv; /* more tensor ranks than key/value heads: every rank has all parameters of keys
+                       and values, and computes only the head that its queries read */
+    bool rotary, qk_norm;
+    bool workspace_heads; /* z3d_heads_forward may give heads in workspace */
+    z3d_rope rope;
+    int64_t sliding_window; /* tokens that a token attends to, itself included; 0: all */
+    double attention_dropout;
     z3d_lora lora;
     int adapter[Z3D_LORA_PLACES]; /* for each of a block's own parameters: the index of its
                                      adapter's A in the group (B is the next); 0: no adapter */
@@ -32,10 +63,8 @@ typedef struct z3d_transformer {
 /* Units of one kind make the same launches. */
 enum { Z3D_KIND_EMBEDDING, Z3D_KIND_BLOCK, Z3D_KIND_HEAD, Z3D_KIND_TILE, Z3D_KIND_LAST_TILE };
 
-/* embedding.c and head.c. The head's groups are the table and the final norm. */
-extern const struct z3d_unit_ops z3d_embedding_ops, z3d_head_ops;
-/* tile.c */
-extern const struct z3d_unit_ops z3d_tile_ops;
+/* The head's groups are the table and the final norm. */
+extern const struct z3d_unit_ops z3d_embedding_ops, z3d_block_ops, z3d_tile_ops, z3d_head_ops;
 
 static inline const z3d_transformer *z3d_transformer_of(const z3d_unit_run *run) {
     return run->unit->data;
@@ -73,8 +102,8 @@ static inline z3d_dropout z3d_unit_dropout(const z3d_unit_run *run, double p, co
 /* Appends a parameter whose shape is set by the caller. A matrix has weight decay. */
 z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, int split_dim,
                                  z3d_init init, double std);
-void z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim, z3d_init init,
-                    int64_t size);
+z3d_parameter *z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim,
+                              z3d_init init, int64_t size);
 z3d_parameter *z3d_add_matrix(z3d_parameter_group *group, const char *name, int split_dim,
                               double std, int64_t out, int64_t in);
 /* The standard deviation of the matrices whose output is added to the residual stream: smaller by
@@ -109,10 +138,13 @@ typedef struct z3d_transformer_units {
     const char *type;              /* facts of the model; NULL: none */
     z3d_model_flops flops;
 } z3d_transformer_units;
+/* Creates a model whose data is a copy of the shape: *own. It has the units, but they and the
+ * groups are not yet described. */
+z3d_status z3d_transformer_create(const z3d_transformer *shape, int groups, int room,
+                                  z3d_transformer **own, z3d_model **out);
 /* Fills in the units (embedding, blocks, head), the shape's tensor size and sequence_parallel, a
  * sample's fields and tokens unless the model has fields, and, if units->type is set, the facts
- * without facts.shape. The units' data is *shape, the beginning of the model's own
- * struct, which must live as long as the model. */
+ * without facts.shape. The units' data is *shape, which must live as long as the model. */
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units);
 
@@ -124,6 +156,9 @@ static inline int z3d_unit_adapter_place(const z3d_unit_run *run, int weight) {
     return weight < Z3D_LORA_PLACES ? z3d_transformer_of(run)->adapter[weight] : 0;
 }
 
+/* Whether a layer in the unit's first group has a trained parameter: `weight`, `bias` (negative:
+ * none) or an adapter. */
+bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias);
 /* Adds the adapter of parameter `weight`, if it has one, to a layer. The parameter gives columns
  * first .. first + out - 1 of the layer's output. */
 void z3d_unit_add_adapter(const z3d_unit_run *run, z3d_linear *linear, int weight, int64_t first,
@@ -137,16 +172,6 @@ z3d_status z3d_unit_columns_backward(z3d_unit_run *run, const z3d_linear *linear
                                      const void *x, const void *const *dy, void *dx);
 z3d_status z3d_unit_row_backward(z3d_unit_run *run, const z3d_linear *linear, const void *x,
                                  const void *dy, void *dx);
-
-/* ---- halves.c: backward in halves ---- */
-
-/* Whether a layer in the unit's first group has a trained parameter: `weight`, `bias` (negative:
- * none) or an adapter. */
-bool z3d_unit_trains_layer(const z3d_unit_run *run, int weight, int bias);
-/* Takes memory that the input half fills. read: the weight half reads it, so it is deferred memory.
- * Otherwise it is workspace, and the weight half gets NULL. */
-z3d_status z3d_unit_take_between(z3d_unit_run *run, z3d_halves halves, bool read, int64_t count,
-                                 int64_t size, void *out_pointer);
 
 /* ---- rows.c: the rows between the tensor-parallel layers ---- */
 
@@ -184,8 +209,6 @@ z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *no
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
 /* y = norm(x) of the own rows, then gathers all rows. Collective over the tensor group. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
-/* The same into *y, which in a lean run becomes workspace. */
-z3d_status z3d_norm_forward_lean(z3d_unit_run *run, const z3d_norm *norm, void **y);
 /* For a norm of the unit's input: whether the gradient of the input, of its weight or of its bias
  * is needed. */
 bool z3d_norm_needs_gradient(const z3d_unit_run *run, const z3d_norm *norm);
@@ -200,7 +223,42 @@ z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_nor
 z3d_status z3d_rmsnorm_backward_halves(z3d_unit_run *run, z3d_halves halves, int slot, int weight,
                                        z3d_rmsnorm_backward kernel);
 
-/* ---- keys.c ---- */
+/* ---- heads.c: queries, keys and values of z3d_block_ops ---- */
+
+enum { Z3D_HEADS_PARTS = 3 }; /* queries, keys, values */
+
+/* The queries, keys and values of all rows, or their gradients: three parts of one buffer. */
+typedef struct z3d_heads {
+    void *part[Z3D_HEADS_PARTS];
+    int64_t stride[Z3D_HEADS_PARTS]; /* elements from one row of a part to the next */
+} z3d_heads;
+
+/* Elements of one row in all parts together. */
+int64_t z3d_heads_columns(const z3d_transformer *shape);
+z3d_heads z3d_heads_of(const z3d_unit_run *run, void *qkv);
+
+/* Queries, keys and values as forward saves them for backward. */
+typedef struct z3d_heads_saved {
+    void *qkv;      /* after the rotary embedding; with qk_norm: before the norms */
+    float *rstd[2]; /* statistics of the norms of queries and keys */
+    float *log_sum_exp;
+} z3d_heads_saved;
+
+z3d_status z3d_heads_take_saved(z3d_unit_run *run, z3d_heads_saved *saved);
+/* Computes saved->qkv from x, T[rows, hidden]. *heads: the input of attention; with qk_norm it is
+ * in workspace, else in saved->qkv. */
+z3d_status z3d_heads_forward(z3d_unit_run *run, const z3d_heads_saved *saved, const void *x,
+                             z3d_heads *heads);
+/* Gives *heads again, in backward. */
+z3d_status z3d_heads_again(z3d_unit_run *run, const z3d_heads_saved *saved, z3d_heads *heads);
+/* Whether any parameter of the products is trained. */
+bool z3d_trains_heads(const z3d_unit_run *run);
+/* Backward of products, norms and rotary embedding, or a half of it. d_qkv: before the input half,
+ * the gradients from attention's backward; after it, the gradients of the products' outputs. The
+ * weight half reads these; NULL if it does not need them. x: the products' input, for the weight
+ * half. dx: gradient of x, T[rows, hidden]; NULL: not needed. */
+z3d_status z3d_heads_backward(z3d_unit_run *run, z3d_halves halves, const z3d_heads_saved *saved,
+                              void *d_qkv, const void *x, void *dx);
 
 /* The keys and values that a block's heads read: `capacity` rows of each sample, `stride` elements
  * apart. */
@@ -240,8 +298,7 @@ z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, bool
 /* ---- mlp.c ---- */
 
 typedef struct z3d_mlp {
-    z3d_linear up, down; /* gated: up is gate and up as one matrix */
-    bool gated;
+    z3d_linear up, down;         /* gated: up is gate and up as one matrix */
     bool trains_up, trains_down; /* z3d_unit_trains_layer */
     const z3d_norm *norm;        /* its output is the input of `up` */
     void *x; /* where forward saves the input of `up`, all rows; NULL: backward computes it again */
@@ -268,10 +325,6 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
  * input of `up`; only its own rows are valid; NULL without the input half. */
 z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                             const void *after, void **dx);
-/* Backward, or a half of it, of a block's second branch: output_gradient -> d_x1. mlp is not read
- * with tiling. */
-z3d_status z3d_branch_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
-                               const z3d_norm *norm, void *d_x1);
 
 /* ---- tile.c: from a tiled block's attention to its tiles ---- */
 

@@ -59,6 +59,14 @@ z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size
     return take_checked(run, &run->deferred, "deferred", count, size, out_pointer);
 }
 
+z3d_status z3d_unit_take_between(z3d_unit_run *run, z3d_halves halves, bool read, int64_t count,
+                                 int64_t size, void *out_pointer) {
+    *(void **)out_pointer = NULL;
+    if (read) return z3d_unit_take_deferred(run, count, size, out_pointer);
+    if (!(halves & Z3D_INPUT_HALF)) return Z3D_OK;
+    return z3d_unit_take_workspace(run, count, size, out_pointer);
+}
+
 int64_t z3d_parameter_elements(const z3d_parameter *parameter) {
     int64_t elements = 1;
     for (int d = 0; d < parameter->dims; d++) elements *= z3d_parameter_extent(parameter, d);

@@ -185,6 +185,11 @@ typedef enum z3d_halves {
     Z3D_BOTH_HALVES = Z3D_INPUT_HALF | Z3D_WEIGHT_HALF
 } z3d_halves;
 
+/* Takes memory that the input half fills. read: the weight half reads it, so it is deferred memory.
+ * Otherwise it is workspace, and the weight half gets NULL. */
+z3d_status z3d_unit_take_between(z3d_unit_run *run, z3d_halves halves, bool read, int64_t count,
+                                 int64_t size, void *out_pointer);
+
 struct z3d_unit_ops {
     /* input, parameters, fields -> output (if needed) and saved memory. */
     z3d_status (*forward)(z3d_unit_run *run);
@@ -267,7 +272,7 @@ typedef struct z3d_field {
     int64_t bytes_per_sample[Z3D_MODE_COUNT];
 } z3d_field;
 
-/* FLOPs per token, counted as the papers count them (gpt/flops.c), forward and backward together
+/* FLOPs per token, counted as the papers count them (gpt/gpt.c), forward and backward together
  * unless a comment says otherwise. */
 typedef struct z3d_model_flops {
     double step, recomputed_step; /* of the whole model: without recompute; with each block's

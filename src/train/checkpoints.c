@@ -37,22 +37,15 @@ static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     return Z3D_OK;
 }
 
-/* Accepts any checkpoint from which a run takes only the weights. */
-static z3d_status accept_weights(void *context, const z3d_checkpoint_info *info) {
-    return z3d_trainer_compare_adapters(context, info);
-}
-
 /* ---- before the engine is made ---- */
 
 z3d_status z3d_trainer_name_checkpoints(z3d_trainer *trainer) {
-    const z3d_config *config = trainer->config;
-    z3d_string dir = {0};
-    if (config->checkpoint_dir && *config->checkpoint_dir)
-        z3d_string_append(&dir, "%s", config->checkpoint_dir);
-    else
-        z3d_string_append(&dir, "%s/checkpoints", config->run_dir);
-    trainer->checkpoint_dir = dir.text;
-    return dir.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name") : Z3D_OK;
+    const char *own = trainer->config->checkpoint_dir;
+    if (!own || !*own)
+        return z3d_join_path(trainer->config->run_dir, "checkpoints", &trainer->checkpoint_dir);
+    trainer->checkpoint_dir = strdup(own);
+    return trainer->checkpoint_dir ? Z3D_OK
+                                   : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
 }
 
 /* The configuration in one checkpoint. */
@@ -191,7 +184,7 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
     z3d_status status = z3d_checkpoint_load_all(
         trainer->world, folder, trainer->config->checkpoint_base, trainer->model, trainer->engine,
         (z3d_checkpoint_verify)trainer->config->checkpoint_verify, weights_only,
-        weights_only ? accept_weights : accept, trainer, info);
+        weights_only ? z3d_trainer_compare_adapters : accept, trainer, info);
     if (status == Z3D_ERR_CONFIG && weights_only) status = name_sizes(trainer, folder, status);
     free(folder);
     return status;
@@ -267,14 +260,6 @@ static z3d_status begin_with(z3d_trainer *trainer, const char *path) {
     return Z3D_OK;
 }
 
-/* Says which base the run's checkpoints need. */
-static void say_base(const z3d_trainer *trainer) {
-    if (trainer->rank == 0 && trainer->store && trainer->base.folder)
-        z3d_log(Z3D_LOG_INFO,
-                "checkpoints do not have the frozen parameters: they use those of %s, so keep it",
-                trainer->base.folder);
-}
-
 static z3d_status take_adapter(z3d_trainer *trainer) {
     const char *folder = trainer->config->lora_init_from;
     if (!*folder) return Z3D_OK;
@@ -298,7 +283,10 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     }
     if (step < 0 && *init) Z3D_TRY(begin_with(trainer, init));
     if (step < 0) Z3D_TRY(take_adapter(trainer));
-    say_base(trainer);
+    if (trainer->rank == 0 && trainer->store && trainer->base.folder)
+        z3d_log(Z3D_LOG_INFO,
+                "checkpoints do not have the frozen parameters: they use those of %s, so keep it",
+                trainer->base.folder);
     trainer->resumed_step = step > 0 ? step : 0;
     if (step <= 0 || !trainer->validation) trainer->evaluations.due = false;
     trainer->complete =

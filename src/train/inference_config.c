@@ -12,15 +12,6 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-/* One sample for each rank and step. Stage 3 needs the least memory; setup.c changes it to stage 0
- * if that fits. */
-static z3d_status fit_config(z3d_config *config) {
-    config->train_micro_batch_size_per_gpu = 1;
-    config->gradient_accumulation_steps = 1;
-    config->zero_optimization_stage = 3;
-    return z3d_config_leave_training(config);
-}
-
 bool z3d_is_assigned(char *const *assignments, int count, const char *key) {
     size_t length = strlen(key);
     for (int i = 0; i < count; i++)
@@ -89,7 +80,14 @@ z3d_status z3d_inference_config(const char *path, int ranks, bool tensor, char *
         const char *text = z3d_checkpoint_get_info(checkpoint)->config;
         status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
     }
-    if (status == Z3D_OK) status = fit_config(*out);
+    if (status == Z3D_OK) {
+        /* One sample for each rank and step. Stage 3 needs the least memory; setup.c changes it to
+         * stage 0 if that fits. */
+        (*out)->train_micro_batch_size_per_gpu = 1;
+        (*out)->gradient_accumulation_steps = 1;
+        (*out)->zero_optimization_stage = 3;
+        status = z3d_config_leave_training(*out);
+    }
     if (status == Z3D_OK) status = find_tokenizer(folder, *out);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);

@@ -49,10 +49,8 @@ typedef struct differences {
     int64_t step;             /* the checkpoint's */
     z3d_string lines;
     int count;
-    bool sizes;    /* a size of the model is among them: no weights can be used */
-    bool adapters; /* a key of the adapters is: only the base's weights can be used */
-    bool schedule; /* the schedule's end is */
-    bool warmup;   /* warmup_num_steps is, which this run computes from warmup_ratio */
+    unsigned kinds; /* bits: z3d_config_resume of these keys */
+    bool warmup;    /* warmup_num_steps is among them, which this run computes from warmup_ratio */
 } differences;
 
 static void add_difference(differences *d, const z3d_config_meaning *key, const values *v) {
@@ -60,10 +58,7 @@ static void add_difference(differences *d, const z3d_config_meaning *key, const 
                            v->here.text, v->there.text, (long long)d->step);
     z3d_string_append(&d->lines, "%s%s", d->count ? ";\n" : "", z3d_error_message());
     d->count++;
-    d->sizes = d->sizes || key->resume == Z3D_RESUME_SIZE;
-    d->adapters =
-        d->adapters || key->resume == Z3D_RESUME_SCALE || key->resume == Z3D_RESUME_ADAPTED;
-    d->schedule = d->schedule || key->resume == Z3D_RESUME_END;
+    d->kinds |= 1U << key->resume;
     d->warmup = d->warmup || (strcmp(key->path, WARMUP_STEPS) == 0 &&
                               z3d_config_is_set(d->config, WARMUP_RATIO));
 }
@@ -109,9 +104,8 @@ static z3d_status compare_scales(const z3d_config *here, const z3d_config *there
     return status;
 }
 
-z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
-                                        const z3d_checkpoint_info *info) {
-    const z3d_config *here = trainer->config;
+z3d_status z3d_trainer_compare_adapters(void *trainer, const z3d_checkpoint_info *info) {
+    const z3d_config *here = ((const z3d_trainer *)trainer)->config;
     z3d_config *there;
     z3d_status status = z3d_trainer_read_saved(info->config, &there);
     const bool both = status == Z3D_OK && here->lora_r > 0 && there->lora_r > 0;
@@ -132,10 +126,13 @@ void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d
 }
 
 static void append_way(differences *d, const char *base) {
+    /* With other sizes no weights can be used; with other adapters only the base's. */
+    const bool sizes = d->kinds >> Z3D_RESUME_SIZE & 1,
+               adapters = d->kinds & (1U << Z3D_RESUME_SCALE | 1U << Z3D_RESUME_ADAPTED);
     z3d_string_append(&d->lines, "to change %s, start a new run ", d->count == 1 ? "it" : "them");
-    if (d->sizes || (d->adapters && !*base))
+    if (sizes || (adapters && !*base))
         z3d_string_append(&d->lines, "in another run.dir");
-    else if (d->adapters)
+    else if (adapters)
         z3d_string_append(&d->lines,
                           "from the base's weights (checkpoint.init_from=%s) in another run.dir",
                           base);
@@ -173,7 +170,7 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
     z3d_status status = z3d_trainer_read_saved(info->config, &there);
     if (status == Z3D_OK) there->data_types_grad_accum_dtype = z3d_trainer_saved_accum(there);
     if (status == Z3D_OK) find_differences(trainer->config, there, any_schedule, &d);
-    if (d.count == 1 && d.schedule)
+    if (d.count == 1 && d.kinds == 1U << Z3D_RESUME_END)
         status = z3d_trainer_refuse_extension(trainer, there);
     else if (d.count > 0)
         status = refuse(&d, there, base_of(info, there));

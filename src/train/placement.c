@@ -1,12 +1,10 @@
 /* Threads and cores. */
-#include "src/train/placement.h"
-
 #include <hwloc.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/config.h"
+#include "src/train/trainer.h"
 
 /* The ranks of this node that may use the same cores: their number, and this rank's index among
  * them. */

@@ -81,12 +81,11 @@ z3d_status z3d_run_folder_kept_path(z3d_run_folder *folder, const char *name, z3
 }
 
 static z3d_status keep_file(z3d_run_folder *folder, const char *name) {
-    z3d_string from = {0}, to = {0};
+    char *from;
+    z3d_string to = {0};
     struct stat info;
-    z3d_status status = Z3D_OK;
-    z3d_string_append(&from, "%s/%s", folder->path, name);
-    if (from.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    if (status != Z3D_OK || stat(from.text, &info) != 0 || !S_ISREG(info.st_mode) || !info.st_size)
+    z3d_status status = z3d_join_path(folder->path, name, &from);
+    if (status != Z3D_OK || stat(from, &info) != 0 || !S_ISREG(info.st_mode) || !info.st_size)
         goto end;
     Z3D_TRY_GOTO(status, z3d_run_folder_kept_path(folder, name, &to), end);
     if (is_event_file(name)) {
@@ -95,17 +94,13 @@ static z3d_status keep_file(z3d_run_folder *folder, const char *name) {
         status = z3d_make_folders(to.text);
         *slash = '/';
     }
-    if (status == Z3D_OK && rename(from.text, to.text) != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot rename it to %s: %s", from.text, to.text,
-                           strerror(errno));
+    if (status == Z3D_OK && rename(from, to.text) != 0)
+        status =
+            Z3D_ERROR(Z3D_ERR_IO, "%s: cannot rename it to %s: %s", from, to.text, strerror(errno));
 end:
-    z3d_string_free(&from);
+    free(from);
     z3d_string_free(&to);
     return status;
-}
-
-static bool fits(const char *name, const char *pattern) {
-    return number_of(name) == 0 && fnmatch(pattern, name, 0) == 0;
 }
 
 z3d_status z3d_run_folder_keep(z3d_run_folder *folder, const char *pattern) {
@@ -117,8 +112,9 @@ z3d_status z3d_run_folder_keep(z3d_run_folder *folder, const char *pattern) {
     if (count < 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", folder->path, strerror(errno));
     for (int i = 0; i < count; i++) {
-        if (status == Z3D_OK && fits(entry[i]->d_name, pattern))
-            status = keep_file(folder, entry[i]->d_name);
+        const char *name = entry[i]->d_name;
+        if (status == Z3D_OK && number_of(name) == 0 && fnmatch(pattern, name, 0) == 0)
+            status = keep_file(folder, name);
         free(entry[i]);
     }
     free(entry);

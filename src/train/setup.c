@@ -6,7 +6,6 @@
 
 #include "src/plan/choose/advice.h"
 #include "src/plan/timeline_picture.h"
-#include "src/train/placement.h"
 #include "src/train/trainer.h"
 
 static z3d_status open_data(z3d_trainer *trainer) {
@@ -54,17 +53,6 @@ static z3d_status make_tokenizer(z3d_trainer *trainer) {
     return z3d_trainer_check_prompts(trainer);
 }
 
-static z3d_status run_path(const z3d_trainer *trainer, const char *name, z3d_string *out) {
-    z3d_string_append(out, "%s/%s", trainer->config->run_dir, name);
-    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
-}
-
-/* Rank 0, before any expensive work. */
-static z3d_status take_run_folder(z3d_trainer *trainer) {
-    z3d_status status = z3d_run_folder_take(&trainer->folder, trainer->config->run_dir);
-    return status == Z3D_OK ? status : z3d_error_context(status, "run.dir");
-}
-
 /* Whether the file has this text: a resumed run usually has the same configuration. */
 static bool file_has(const char *path, const z3d_string *text) {
     char *there = NULL;
@@ -76,15 +64,16 @@ static bool file_has(const char *path, const z3d_string *text) {
 }
 
 static z3d_status write_config(z3d_trainer *trainer) {
-    z3d_string path = {0}, text = {0};
+    char *path = NULL;
+    z3d_string text = {0};
     z3d_config_write(trainer->config, &text);
-    z3d_status status = run_path(trainer, "config.yaml", &path);
+    z3d_status status = z3d_join_path(trainer->config->run_dir, "config.yaml", &path);
     if (status == Z3D_OK && text.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text");
-    if (status == Z3D_OK && !file_has(path.text, &text))
+    if (status == Z3D_OK && !file_has(path, &text))
         status = z3d_run_folder_keep(&trainer->folder, "config.yaml");
-    if (status == Z3D_OK) status = z3d_write_whole_file(path.text, text.text, text.length);
-    z3d_string_free(&path);
+    if (status == Z3D_OK) status = z3d_write_whole_file(path, text.text, text.length);
+    free(path);
     z3d_string_free(&text);
     return status;
 }
@@ -96,12 +85,11 @@ static const char digest_files[] = "digest-rank*.txt", trace_files[] = "trace-ra
 static z3d_status keep_earlier_run(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_run_folder *folder = &trainer->folder;
-    Z3D_TRY(z3d_run_folder_keep(folder, "metrics.jsonl"));
-    Z3D_TRY(z3d_run_folder_keep(folder, "events.jsonl"));
-    Z3D_TRY(z3d_run_folder_keep(folder, "samples.jsonl"));
-    Z3D_TRY(z3d_run_folder_keep(folder, "config.yaml"));
-    Z3D_TRY(z3d_run_folder_keep(folder, "summary.json"));
-    Z3D_TRY(z3d_run_folder_keep(folder, "events.out.tfevents.*.zero3d"));
+    static const char *const files[] = {"metrics.jsonl", "events.jsonl",
+                                        "samples.jsonl", "config.yaml",
+                                        "summary.json",  "events.out.tfevents.*.zero3d"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        Z3D_TRY(z3d_run_folder_keep(folder, files[i]));
     if (!config->training_digest) Z3D_TRY(z3d_run_folder_keep(folder, digest_files));
     return config->training_trace_steps > 0 ? Z3D_OK : z3d_run_folder_keep(folder, trace_files);
 }
@@ -125,12 +113,11 @@ static z3d_status continue_lines(z3d_trainer *trainer, z3d_line_file *file, cons
  * incomplete last line is lost. */
 static z3d_status open_lines(z3d_trainer *trainer, z3d_line_file *file, const char *name,
                              int64_t last) {
-    z3d_string path = {0};
-    z3d_status status = run_path(trainer, name, &path);
-    if (status == Z3D_OK)
-        status = trainer->resumed_step > 0 ? continue_lines(trainer, file, name, path.text, last)
-                                           : z3d_line_file_open(file, path.text);
-    z3d_string_free(&path);
+    char *path;
+    Z3D_TRY(z3d_join_path(trainer->config->run_dir, name, &path));
+    z3d_status status = trainer->resumed_step > 0 ? continue_lines(trainer, file, name, path, last)
+                                                  : z3d_line_file_open(file, path);
+    free(path);
     return status;
 }
 
@@ -262,14 +249,10 @@ typedef struct instruction_files {
  * an earlier run. */
 static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *out) {
     const char *star = strchr(all, '*');
-    z3d_string name = {0};
-    z3d_string_append(&name, "%.*s%d%s", (int)(star - all), all, trainer->rank, star + 1);
-    z3d_status status = trainer->rank == 0 ? z3d_run_folder_keep(&trainer->folder, all) : Z3D_OK;
-    if (status == Z3D_OK && name.failed)
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    if (status == Z3D_OK) status = run_path(trainer, name.text, out);
-    z3d_string_free(&name);
-    return status;
+    z3d_string_append(out, "%s/%.*s%d%s", trainer->config->run_dir, (int)(star - all), all,
+                      trainer->rank, star + 1);
+    if (out->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    return trainer->rank == 0 ? z3d_run_folder_keep(&trainer->folder, all) : Z3D_OK;
 }
 
 /* The folder of the disk on this rank. If several keys are set, they name the same folder. */
@@ -336,43 +319,27 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
-/* Subtracts the memory that libraries take from the device's memory budget. */
-static void reserve(const z3d_trainer *trainer, bool opened, z3d_room *room) {
-    if (room->shared || room->device == INT64_MAX) return;
-    room->reserved = z3d_trainer_reserve(trainer, opened);
-    room->device = room->device > room->reserved ? room->device - room->reserved : 0;
-}
-
-static z3d_room share_room(const z3d_trainer *trainer, int64_t device, int64_t host) {
-    const int ranks = z3d_world_local_size(trainer->world);
-    z3d_room room = {.device = device,
-                     .host = host == INT64_MAX ? host : host / ranks,
+/* The memory budget of a rank of this node. now: by the memory that is free now, plus the memory
+ * that this process has already, because the need counts it too. Otherwise by the memory of the
+ * whole machine, for choices that decide a run's values: these must not depend on the memory that
+ * is free at the moment. */
+static z3d_room room_of(z3d_trainer *trainer, bool now) {
+    const z3d_device *device = trainer->device;
+    z3d_host_memory_find(&trainer->host);
+    const int64_t host = now ? trainer->host.bytes : trainer->host.nominal;
+    z3d_room room = {.device = now ? z3d_device_available(device) : z3d_device_memory(device),
+                     .host = host == INT64_MAX ? host : host / z3d_world_local_size(trainer->world),
+                     .shared = z3d_device_host_reads(device),
                      .from = trainer->host.from};
-    if (z3d_device_host_reads(trainer->device)) {
+    if (room.shared) {
+        const int64_t taken = now ? z3d_trainer_own_bytes() : 0;
         room.device = room.host;
-        room.shared = true;
+        if (room.device < INT64_MAX)
+            room.device += taken < Z3D_OUTSIDE_BYTES ? taken : Z3D_OUTSIDE_BYTES;
+    } else if (room.device < INT64_MAX) { /* without the memory that libraries take */
+        room.reserved = z3d_trainer_reserve(trainer, now);
+        room.device = room.device > room.reserved ? room.device - room.reserved : 0;
     }
-    return room;
-}
-
-/* The memory budget of a rank of this node, by the memory that is free now. It includes the memory
- * that this process has already, because the need counts it too. */
-static z3d_room find_room(z3d_trainer *trainer) {
-    z3d_host_memory_find(&trainer->host);
-    z3d_room room = share_room(trainer, z3d_device_available(trainer->device), trainer->host.bytes);
-    const int64_t taken = z3d_trainer_own_bytes();
-    reserve(trainer, true, &room);
-    if (room.shared && room.device < INT64_MAX)
-        room.device += taken < Z3D_OUTSIDE_BYTES ? taken : Z3D_OUTSIDE_BYTES;
-    return room;
-}
-
-/* The same by the memory of the whole machine. It is used for choices that decide a run's values:
- * these must not depend on the memory that is free at the moment. */
-static z3d_room nominal_room(z3d_trainer *trainer) {
-    z3d_host_memory_find(&trainer->host);
-    z3d_room room = share_room(trainer, z3d_device_memory(trainer->device), trainer->host.nominal);
-    reserve(trainer, false, &room);
     return room;
 }
 
@@ -407,7 +374,7 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
     trainer->program.generate_positions = positions;
     if (status == Z3D_OK)
         status = z3d_trainer_agree(trainer, inference_bytes(trainer, threads, bytes));
-    char mine = (double)*bytes <= share * (double)find_room(trainer).device;
+    char mine = (double)*bytes <= share * (double)room_of(trainer, true).device;
     if (status == Z3D_OK) status = z3d_world_gather_all(trainer->world, &mine, all, sizeof mine);
     *fits = true;
     for (int rank = 0; rank < z3d_world_size(trainer->world); rank++) *fits &= all[rank] != 0;
@@ -436,7 +403,7 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
             double share = given == Z3D_AUTO && batch > 1 ? 0.5 : 1;
             Z3D_TRY(try_inference(trainer, threads, stages[k], batch, share, &bytes, &fits));
         }
-    int64_t room = find_room(trainer).device;
+    int64_t room = room_of(trainer, true).device;
     z3d_status status = Z3D_OK;
     if (z3d_device_host_reads(trainer->device))
         snprintf(beside, sizeof beside, " (%s of it outside the plan)",
@@ -513,9 +480,9 @@ static z3d_status build(z3d_trainer *trainer) {
     int threads;
     Z3D_TRY(open_device(trainer, &threads));
     Z3D_TRY(z3d_trainer_choose_speeds(trainer));
-    const z3d_room nominal = nominal_room(trainer);
+    const z3d_room nominal = room_of(trainer, false);
     Z3D_TRY(z3d_trainer_choose_program(trainer, threads, &nominal));
-    const z3d_room room = find_room(trainer);
+    const z3d_room room = room_of(trainer, true);
     Z3D_TRY(check_room(trainer, threads, &room));
     Z3D_TRY(z3d_trainer_measure_peak(trainer));
     Z3D_TRY(z3d_trainer_time_products(trainer));
@@ -525,18 +492,16 @@ static z3d_status build(z3d_trainer *trainer) {
     return find_flops(trainer);
 }
 
-static z3d_status start_watchdog(z3d_trainer *trainer) {
-    const double timeout = trainer->config->training_watchdog_timeout;
-    return z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, timeout));
-}
-
 /* Opens the run's inputs and its folder. Collective, agreed. */
 static z3d_status open_inputs(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: opening data");
     Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
     Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
     z3d_trainer_place(trainer, "start-up: making the run folder");
-    z3d_status status = trainer->rank == 0 ? take_run_folder(trainer) : Z3D_OK;
+    z3d_status status = Z3D_OK;
+    if (trainer->rank == 0) /* before any expensive work */
+        status = z3d_run_folder_take(&trainer->folder, trainer->config->run_dir);
+    if (status != Z3D_OK) status = z3d_error_context(status, "run.dir");
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_place(trainer, "start-up: checking tokens");
     return check_data(trainer);
@@ -572,7 +537,8 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
     mark_closed(trainer);
     Z3D_TRY(z3d_trainer_agree_config(trainer));
     /* From here on the watchdog reports a rank that does not advance. */
-    Z3D_TRY(start_watchdog(trainer));
+    const double timeout = trainer->config->training_watchdog_timeout;
+    Z3D_TRY(z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, timeout)));
     Z3D_TRY(z3d_trainer_agree(trainer, make_model(trainer)));
     Z3D_TRY(z3d_trainer_make_program(trainer));
     return z3d_trainer_find_place(trainer);

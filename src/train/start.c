@@ -265,12 +265,9 @@ static z3d_gemm_method method_of(z3d_dtype dtype, int value) {
     return methods[dtype][value];
 }
 
-/* Whether the run must choose the method: from the table, or, if is_measured, by timing. */
+/* Whether the run must choose the method: from the table, or, for `measured`, by timing. */
 static bool is_open(z3d_dtype dtype, int value) {
     return method_of(dtype, value) == Z3D_GEMM_AUTO;
-}
-static bool is_measured(z3d_dtype dtype, int value) {
-    return value > 0 && is_open(dtype, value);
 }
 
 static int value_of(z3d_dtype dtype, z3d_gemm_method method) {
@@ -371,7 +368,7 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
     z3d_dtype dtype = trainer->program.dtype;
     z3d_config *config = trainer->config;
     z3d_config_ENUM *key = gemm_key(config, dtype);
-    const bool measured = is_measured(dtype, *key), open = is_open(dtype, *key);
+    const bool open = is_open(dtype, *key), measured = open && *key > 0;
     choice chosen = {.method = z3d_gemm_from_table(dtype)};
     z3d_status status = Z3D_OK;
     trainer->peak_tflops = config->training_peak_tflops;

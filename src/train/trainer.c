@@ -16,8 +16,7 @@ typedef struct progress {
     bool stopped, last_skipped;
     bool better; /* the step's validation loss is the lowest so far */
     double begin;
-    int64_t comm_bytes; /* sent so far: all, and by kind of collective */
-    z3d_sent sent[Z3D_COLLECTIVE_COUNT];
+    z3d_sent sent[Z3D_COLLECTIVE_COUNT]; /* so far, by kind of collective */
 } progress;
 
 static void note_write(z3d_trainer *trainer, z3d_status status) {
@@ -45,7 +44,13 @@ void z3d_trainer_write_line(z3d_trainer *trainer, z3d_line_file *file) {
 
 void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, double seconds,
                        const char *detail) {
-    z3d_metrics_event_line(step, event, wall_time(), seconds, detail, &trainer->line);
+    const z3d_event_record record = {.step = step,
+                                     .event = event,
+                                     .time = wall_time(),
+                                     .seconds = seconds,
+                                     .detail = detail,
+                                     .peak_tflops = NAN};
+    z3d_metrics_event_line(&record, &trainer->line);
     z3d_trainer_write_line(trainer, &trainer->events);
 }
 
@@ -58,22 +63,23 @@ static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *sc
 static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *record) {
     enum { OTHERS = 16 };
     char tag[Z3D_CATEGORY_COUNT][48];
-    double exposed = record->exposed_comm_seconds + record->exposed_transfer_seconds +
-                     record->exposed_disk_seconds;
+    double exposed = record->result.exposed_seconds + record->result.exposed_transfer_seconds +
+                     record->result.exposed_disk_seconds;
     z3d_scalar scalars[OTHERS + Z3D_CATEGORY_COUNT] = {
-        {"train/loss", record->loss},
-        {"train/perplexity", exp(record->loss)},
-        {"train/grad_norm", record->grad_norm},
+        {"train/loss", record->result.loss},
+        {"train/perplexity", exp(record->result.loss)},
+        {"train/grad_norm", record->result.grad_norm},
         {"train/learning_rate", (double)record->lr},
-        {"train/loss_scale", (double)record->loss_scale},
+        {"train/loss_scale", (double)record->result.loss_scale},
         {"speed/tokens_per_second", (double)record->tokens / record->seconds},
         {"speed/model_tflops", record->model_tflops},
         {"speed/mfu", record->mfu},
         {"speed/exposed_share", exposed / record->seconds},
-        {"speed/exposed_comm_seconds", record->exposed_comm_seconds},
-        {"speed/exposed_transfer_seconds", record->exposed_transfer_seconds},
-        {"speed/exposed_disk_seconds", record->offloaded ? record->exposed_disk_seconds : NAN},
-        {"speed/host_step_seconds", record->offloaded ? record->host_step_seconds : NAN},
+        {"speed/exposed_comm_seconds", record->result.exposed_seconds},
+        {"speed/exposed_transfer_seconds", record->result.exposed_transfer_seconds},
+        {"speed/exposed_disk_seconds",
+         record->offloaded ? record->result.exposed_disk_seconds : NAN},
+        {"speed/host_step_seconds", record->offloaded ? record->result.host_step_seconds : NAN},
         {"memory/host", record->host_memory > 0 ? (double)record->host_memory : NAN},
         {"memory/outside", record->outside_memory >= 0 ? (double)record->outside_memory : NAN}};
     int count = 0;
@@ -83,21 +89,20 @@ static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *rec
                  z3d_category_name((z3d_category)category));
         scalars[count++] = (z3d_scalar){tag[category], (double)record->memory[category]};
     }
-    write_board(trainer, record->step, scalars, count);
+    write_board(trainer, record->result.step, scalars, count);
 }
 
 /* Sets the bytes sent since the last step. */
 static void record_sent(const z3d_trainer *trainer, progress *progress, z3d_step_record *record) {
     z3d_sent sent[Z3D_COLLECTIVE_COUNT];
-    const int64_t bytes = z3d_metrics_sent(trainer->group, sent);
-    record->comm_bytes = bytes - progress->comm_bytes;
-    progress->comm_bytes = bytes;
+    z3d_metrics_sent(trainer->group, sent);
     for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
         const z3d_sent *before = &progress->sent[kind];
         record->logged[kind] = z3d_config_logs_collective(
             trainer->config, z3d_collective_name((z3d_collective_kind)kind));
         record->sent[kind] = (z3d_sent){sent[kind].bytes - before->bytes,
                                         sent[kind].between_nodes - before->between_nodes};
+        record->comm_bytes += record->sent[kind].bytes;
     }
     memcpy(progress->sent, sent, sizeof sent);
 }
@@ -111,30 +116,19 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     double tokens_a_rank = (double)tokens / z3d_world_size(trainer->world);
     double tera = tokens_a_rank / (seconds > 0 ? seconds : NAN) / 1e12;
     z3d_step_record record = {
-        .step = result->step,
+        .result = *result,
         .time = wall_time(),
-        .loss = result->loss,
-        .grad_norm = result->grad_norm,
         .lr = lr,
-        .loss_scale = result->loss_scale,
-        .skipped = result->skipped,
         .overflow_group = result->skipped && result->overflow_group >= 0
                               ? trainer->model->group[result->overflow_group].name
                               : NULL,
         .tokens = tokens,
-        .trained_tokens = result->targets,
-        .total_tokens =
-            result->step * tokens, /* a resumed run keeps its batch and sequence length */
         .seconds = seconds,
         .model_tflops = trainer->model_flops * tera,
         .mfu = trainer->model_flops * tera / peak,
         .hfu = trainer->hardware_flops * tera / peak,
-        .exposed_comm_seconds = result->exposed_seconds,
-        .exposed_transfer_seconds = result->exposed_transfer_seconds,
         .offloaded = trainer->program.offload.optimizer != Z3D_SPACE_DEVICE ||
                      trainer->program.checkpoint_space == Z3D_SPACE_DISK,
-        .exposed_disk_seconds = result->exposed_disk_seconds,
-        .host_step_seconds = result->host_step_seconds,
         .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
     record_sent(trainer, progress, &record);
@@ -151,25 +145,6 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
 static const char *overflow_place(const z3d_trainer *trainer, const z3d_step_result *result) {
     return result->overflow_group >= 0 ? trainer->model->group[result->overflow_group].name
                                        : "the forward pass";
-}
-
-/* A dynamic loss scale tries a larger value from time to time. Steps that are skipped for this are
- * no failure, even at the end of the run, if any step was taken. */
-static bool searches_scale(const z3d_trainer *trainer, const z3d_step_result *result) {
-    const z3d_config *config = trainer->config;
-    z3d_engine_state state;
-    z3d_engine_get_state(trainer->engine, &state);
-    return config->fp16_enabled && config->fp16_loss_scale == 0 && isfinite(result->loss) &&
-           state.optimizer_step > 0 && result->skipped_in_a_row <= config->fp16_hysteresis;
-}
-
-/* Whether no step was taken only because the loss scale begins high and still falls. */
-static bool scale_still_falls(const z3d_trainer *trainer, const z3d_step_result *result,
-                              z3d_engine_state *state) {
-    const z3d_config *config = trainer->config;
-    z3d_engine_get_state(trainer->engine, state);
-    return config->fp16_enabled && config->fp16_loss_scale == 0 && isfinite(result->loss) &&
-           state->optimizer_step == 0 && (double)state->loss_scale > config->fp16_min_loss_scale;
 }
 
 static z3d_status refuse_falling_scale(const z3d_trainer *trainer, const z3d_step_result *result,
@@ -190,12 +165,20 @@ static bool empty(const z3d_step_result *result) {
 }
 
 static z3d_status check_end(z3d_trainer *trainer, const z3d_step_result *result) {
+    const z3d_config *config = trainer->config;
+    const bool dynamic =
+        config->fp16_enabled && config->fp16_loss_scale == 0 && isfinite(result->loss);
     char newest[64] = "";
     z3d_engine_state state;
-    if (result->step != trainer->config->training_steps || !result->skipped || empty(result) ||
-        searches_scale(trainer, result))
+    if (result->step != config->training_steps || !result->skipped || empty(result)) return Z3D_OK;
+    z3d_engine_get_state(trainer->engine, &state);
+    /* A dynamic loss scale tries a larger value from time to time. Steps that are skipped for this
+     * are no failure, even at the end of the run, if any step was taken. */
+    if (dynamic && state.optimizer_step > 0 && result->skipped_in_a_row <= config->fp16_hysteresis)
         return Z3D_OK;
-    if (scale_still_falls(trainer, result, &state))
+    /* No step was taken only because the loss scale begins high and still falls. */
+    if (dynamic && state.optimizer_step == 0 &&
+        (double)state.loss_scale > config->fp16_min_loss_scale)
         return refuse_falling_scale(trainer, result, &state);
     /* A save in flight is the latest checkpoint: finish it. */
     Z3D_TRY(z3d_trainer_end_save(trainer, Z3D_OK));
@@ -236,10 +219,6 @@ static z3d_status check_result(z3d_trainer *trainer, const z3d_step_result *resu
 static bool time_is_over(const z3d_trainer *trainer) {
     double limit = trainer->config->training_time_limit;
     return limit > 0 && z3d_now() - trainer->begin >= limit;
-}
-
-static const char *stop_reason(const z3d_trainer *trainer) {
-    return time_is_over(trainer) ? "training.time_limit" : "a signal";
 }
 
 /* Whether this rank wants to stop: after a signal, the time limit, or a write error. */
@@ -337,7 +316,7 @@ static void tell_losses(z3d_trainer *trainer, int64_t step, const double *loss) 
 
 static void tell_validation(z3d_trainer *trainer, progress *progress, int64_t step,
                             const double *loss, double targets, double seconds) {
-    progress->comm_bytes = z3d_metrics_sent(trainer->group, progress->sent);
+    z3d_metrics_sent(trainer->group, progress->sent);
     if (trainer->rank != 0) return;
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
     z3d_metrics_validation_line(step, wall_time(), progress->sums.validation_loss, loss,
@@ -406,28 +385,22 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     return Z3D_OK;
 }
 
-static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
-    FILE *out = trainer->rank == 0 ? stdout : NULL;
-    if (trainer->complete) /* do not announce any step */
-        trainer->console.out = out;
-    else
-        z3d_console_start(&trainer->console, out, trainer, memory);
-}
-
 /* Rank 0: a line about this start in events.jsonl. */
 static void note_start(z3d_trainer *trainer) {
     z3d_string title = {0};
     if (trainer->complete) return;
     z3d_timeline_title(trainer->model, &trainer->mesh, &trainer->program, &title);
-    const z3d_start_record start = {
+    const z3d_event_record start = {
         .step = trainer->resumed_step,
+        .event = trainer->resumed_step > 0 ? "resume" : "start",
         .time = wall_time(),
+        .seconds = NAN,
         .detail = title.text ? title.text : "",
         .device = z3d_device_description(trainer->device),
         .type = z3d_dtype_name(trainer->program.dtype),
         .peak_tflops = trainer->peak_measured ? trainer->peak_tflops : NAN,
     };
-    z3d_metrics_start_line(&start, &trainer->line);
+    z3d_metrics_event_line(&start, &trainer->line);
     z3d_trainer_write_line(trainer, &trainer->events);
     z3d_string_free(&title);
 }
@@ -438,9 +411,10 @@ static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_s
     int64_t step = trainer->resumed_step + progress->sums.steps;
     const char *event = status != Z3D_OK ? "failure" : progress->stopped ? "stop" : "end";
     char early[Z3D_EARLY_TEXT];
-    const char *detail = status != Z3D_OK    ? kept.message
-                         : progress->stopped ? stop_reason(trainer)
-                                             : z3d_trainer_why_early(trainer, early);
+    const char *detail = status != Z3D_OK        ? kept.message
+                         : !progress->stopped    ? z3d_trainer_why_early(trainer, early)
+                         : time_is_over(trainer) ? "training.time_limit"
+                                                 : "a signal";
     if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK && !trainer->complete)
         z3d_trainer_event(trainer, step, event, z3d_now() - progress->begin, detail);
     return z3d_error_restore(&kept);
@@ -539,7 +513,7 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     progress progress = {.begin = z3d_now(), .sums = {.last_loss = NAN, .validation_loss = NAN}};
     z3d_rank_memory memory;
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
-    say_start(trainer, &memory);
+    z3d_console_start(&trainer->console, trainer->rank == 0 ? stdout : NULL, trainer, &memory);
     if (trainer->rank == 0) note_start(trainer);
     z3d_status status = train_loop(trainer, &progress);
     if (status != Z3D_OK) status = z3d_trainer_end_save(trainer, status);

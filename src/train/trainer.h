@@ -208,9 +208,9 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_che
 /* *out: the configuration in a checkpoint; the caller destroys it, also after an error; NULL: no
  * memory. Errors: those of z3d_config_read_text. */
 z3d_status z3d_trainer_read_saved(const char *text, z3d_config **out);
-/* ERR_CONFIG if the adapters' factors differ from those in the checkpoint. Not collective. */
-z3d_status z3d_trainer_compare_adapters(const z3d_trainer *trainer,
-                                        const z3d_checkpoint_info *info);
+/* Accepts a checkpoint for its weights (z3d_checkpoint_accept; trainer: a z3d_trainer). ERR_CONFIG
+ * if the adapters' factors differ from those in the checkpoint. Not collective. */
+z3d_status z3d_trainer_compare_adapters(void *trainer, const z3d_checkpoint_info *info);
 /* Appends the model's sizes in `there` that differ from `here`, as arguments: "model.num_layers=2".
  */
 void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d_string *out);
@@ -267,6 +267,13 @@ const char *z3d_trainer_why_early(const z3d_trainer *trainer, char out[Z3D_EARLY
  * checkpoint.keep_best is set and the folder lacks the best checkpoint; one line says so.
  * Collective, agreed. */
 z3d_status z3d_trainer_take_evaluations(z3d_trainer *trainer);
+
+/* placement.c. Divides the cores of a node among its ranks. *threads = `wanted`; for Z3D_AUTO, the
+ * number of cores that this process may use, divided by the number of ranks of this node that may
+ * use the same cores, at least 1. If every rank gets its own cores, this process is bound to its
+ * share. (mpirun's binding would put all threads of a rank on one core; zero3d-launch turns it
+ * off.) Collective over the world; failures are agreed. */
+z3d_status z3d_place_threads(z3d_world *world, int64_t wanted, int *threads);
 
 /* For a failure of this rank alone, while the others are in a collective or on the way to one. Ends
  * the run on all ranks and does not return; in a world of one rank it returns `status`. Not

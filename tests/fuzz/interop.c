@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "checkpoint/interop/interop.h"
-#include "src/model/gpt/units.h"
+#include "src/model/gpt/private.h"
 
 /* A model is only described here: nothing runs its units, so what they do is not linked. */
 const struct z3d_unit_ops z3d_embedding_ops = {0}, z3d_gpt_block_ops = {0},

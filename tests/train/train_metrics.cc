@@ -15,19 +15,18 @@ namespace {
 
 TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
     z3d_step_record record{};
-    record.step = 7;
+    record.result.step = 7;
     record.time = 1763895911.1234;
-    record.loss = 2.3456789012345678;
-    record.grad_norm = 0.1;
+    record.result.loss = 2.3456789012345678;
+    record.result.grad_norm = 0.1;
     record.lr = 6e-4f;
-    record.loss_scale = 65536;
-    record.tokens = record.trained_tokens = 4096;
-    record.total_tokens = 28672;
+    record.result.loss_scale = 65536;
+    record.tokens = record.result.targets = 4096;
     record.seconds = 0.5;
     record.model_tflops = 0.125;
     record.mfu = 0.5;
     record.hfu = NAN;
-    record.exposed_transfer_seconds = 0.001953125;
+    record.result.exposed_transfer_seconds = 0.001953125;
     record.comm_bytes = 123;
     for (int i = 0; i < Z3D_CATEGORY_COUNT; i++) record.memory[i] = 100 + i;
     record.outside_memory = 4711;
@@ -46,8 +45,8 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
         "\"outside\":4711}}\n");
     z3d_string_clear(&line);
     record.offloaded = true;
-    record.exposed_disk_seconds = 0.25;
-    record.host_step_seconds = 0.125;
+    record.result.exposed_disk_seconds = 0.25;
+    record.result.host_step_seconds = 0.125;
     z3d_metrics_step_line(&record, &line);
     EXPECT_NE(strstr(line.text, "\"exposed_transfer_seconds\":0.00195312,"
                                 "\"exposed_disk_seconds\":0.25,\"host_step_seconds\":0.125,"),
@@ -81,7 +80,7 @@ TEST(Console, TheTimeLeftBeginsWithTheRun) {
     console.rate_unit = 1e9;
     for (int step : {501, 502, 503}) {
         z3d_step_record record{};
-        record.step = step;
+        record.result.step = step;
         record.tokens = 1;
         record.seconds = step == 501 ? 60 : 10; // the first is slower
         z3d_console_step(&console, &record);
@@ -97,7 +96,7 @@ TEST(Console, TheTimeLeftBeginsWithTheRun) {
 TEST(Metrics, LossReadsBackToTheBit) {
     for (double loss : {1.0 / 3, 2.302585092994046, 5e-324, 1.7976931348623157e308}) {
         z3d_step_record record{};
-        record.loss = loss;
+        record.result.loss = loss;
         z3d_string line = {};
         z3d_metrics_step_line(&record, &line);
         const char *at = strstr(line.text, "\"loss\":");
@@ -109,9 +108,9 @@ TEST(Metrics, LossReadsBackToTheBit) {
 
 TEST(Metrics, SkippedStepsNameTheGroupAndNaNsAreNull) {
     z3d_step_record record{};
-    record.loss = NAN;
-    record.grad_norm = INFINITY;
-    record.skipped = true;
+    record.result.loss = NAN;
+    record.result.grad_norm = INFINITY;
+    record.result.skipped = true;
     record.overflow_group = "block.\"3";
     z3d_string line = {};
     z3d_metrics_step_line(&record, &line);
@@ -130,7 +129,13 @@ TEST(Metrics, SkippedStepsNameTheGroupAndNaNsAreNull) {
     EXPECT_STREQ(line.text, "{\"step\":9,\"validation_loss\":1.5,\"validation_losses\":[1.25,null],"
                             "\"validation_targets\":100,\"seconds\":0.25,\"time\":2.500}\n");
     z3d_string_clear(&line);
-    z3d_metrics_event_line(9, "failure", 2.5, NAN, "a \"name\"", &line);
+    z3d_event_record event{};
+    event.step = 9;
+    event.event = "failure";
+    event.time = 2.5;
+    event.seconds = event.peak_tflops = NAN;
+    event.detail = "a \"name\"";
+    z3d_metrics_event_line(&event, &line);
     EXPECT_STREQ(line.text, "{\"step\":9,\"event\":\"failure\",\"time\":2.500,"
                             "\"detail\":\"a \\\"name\\\"\"}\n");
     z3d_string_free(&line);

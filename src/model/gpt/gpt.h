@@ -1,5 +1,5 @@
-/* GPT-2 as a list of units, forward and backward written out. Start reading at gpt.c, then block.c.
- */
+/* GPT-2 as a list of units, forward and backward written out. Start reading at gpt.c, then
+ * src/model/block.c. */
 #ifndef ZERO3D_MODEL_GPT_GPT_H
 #define ZERO3D_MODEL_GPT_GPT_H
 

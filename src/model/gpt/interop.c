@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/model/gpt/units.h"
+#include "src/model/gpt/private.h"
 #include "src/model/interop.h"
 
 /* ---- names and shapes ---- */

@@ -1,6 +1,6 @@
 /* GPT's limits: one list for z3d_gpt_create and for the configuration's checks. */
 #include "src/model/limits.h"
-#include "src/model/gpt/units.h"
+#include "src/model/gpt/private.h"
 
 static void check_numbers(const z3d_gpt_config *c, const z3d_config_judge *judge) {
     const z3d_count_limit count[] = {{"model.num_layers", c->num_layers, 1},

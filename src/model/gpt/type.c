@@ -1,5 +1,5 @@
 /* GPT's entry in the registry: reads its section of the configuration. */
-#include "src/model/gpt/units.h"
+#include "src/model/gpt/private.h"
 
 #include "src/model/limits.h"
 

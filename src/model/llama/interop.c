@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/model/interop.h"
-#include "src/model/llama/units.h"
+#include "src/model/llama/private.h"
 
 enum { DEFAULT_WINDOW = 4096, DEFAULT_WINDOW_LAYERS = 28 };
 

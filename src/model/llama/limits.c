@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "src/model/llama/units.h"
+#include "src/model/llama/private.h"
 
 static const char heads[] = "model.num_attention_heads", kv_heads[] = "model.num_key_value_heads",
                   tensor[] = "parallel.tensor_model_parallel_size", head_dim[] = "model.head_dim",

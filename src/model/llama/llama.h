@@ -1,6 +1,6 @@
 /* Llama as a list of units, forward and backward written out. Keys turn it into Mistral (a sliding
  * window), Qwen2 (biases of queries, keys and values) or Qwen3 (norms of queries and keys). Start
- * reading at llama.c, then block.c. */
+ * reading at llama.c, then src/model/block.c. */
 #ifndef ZERO3D_MODEL_LLAMA_LLAMA_H
 #define ZERO3D_MODEL_LLAMA_LLAMA_H
 

@@ -1,6 +1,6 @@
 /* Llama's entry in the registry: reads its section of the configuration. */
 #include "src/model/limits.h"
-#include "src/model/llama/units.h"
+#include "src/model/llama/private.h"
 
 static int64_t or_auto(int64_t value, int64_t standard) {
     return value == Z3D_AUTO ? standard : value;

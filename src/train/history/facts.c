@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "src/train/history/history.h"
 
@@ -166,8 +165,8 @@ static void tell_speed(telling *t) {
     tell(t, "speed");
 }
 
-/* Lanes that a run does not use are not told: a single rank communicates nothing. */
-/* Shares of all steps, the first one included, as at the run's end and in summary.json. */
+/* Shares of all steps, the first one included, as at the run's end and in summary.json. Lanes that
+ * a run does not use are not told: a single rank communicates nothing. */
 static void tell_exposed(telling *t) {
     static const struct {
         const char *name;
@@ -223,21 +222,12 @@ static void tell_checkpoints(telling *t) {
     tell(t, "checkpoints");
 }
 
-static void append_time(z3d_string *out, double time) {
-    char text[32];
-    struct tm parts;
-    if (!isfinite(time)) return;
-    time_t second = (time_t)time;
-    if (!gmtime_r(&second, &parts)) return;
-    strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
-    z3d_string_append(out, " (%s)", text);
-}
-
 static void tell_ends(telling *t) {
     const z3d_history_event *start = last_event(t->history, "start", "resume");
     const z3d_history_event *end = last_event(t->history, "end", "stop");
     const z3d_history_event *failure = last_event(t->history, "failure", "failure");
     int resumes = z3d_history_count(t->history, "resume");
+    char time[32];
     if (resumes)
         z3d_string_append(&t->text, "%d time%s, last after step %lld", resumes,
                           resumes == 1 ? "" : "s",
@@ -254,7 +244,8 @@ static void tell_ends(telling *t) {
                           : *end->detail                   ? "ended early"
                                                            : "complete",
                           (long long)end->step, *end->detail ? ": " : "", end->detail);
-        append_time(&t->text, end->time);
+        if (isfinite(end->time))
+            z3d_string_append(&t->text, " (%.16s UTC)", z3d_history_time(end->time, time));
     }
     tell(t, "state");
 }

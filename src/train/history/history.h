@@ -76,6 +76,8 @@ void z3d_history_release(z3d_history *history);
 
 /* "parameters", ..., "host", "outside". */
 const char *z3d_history_memory_name(int memory);
+/* "2026-11-29 12:40:00", in UTC; "" if the time is not finite. */
+const char *z3d_history_time(double time, char out[32]);
 /* The number of events of this kind. */
 int z3d_history_count(const z3d_history *history, const char *event);
 

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "src/base/page.h"
 #include "src/train/history/history.h"
@@ -37,33 +36,24 @@ typedef struct page {
     int count;
     z3d_curve *curve; /* two of each run: steps, validations */
     z3d_marks *marks; /* three of each run: resumes, checkpoints, skipped steps */
-    double **place;   /* places of the marks; for each run two, then its skipped steps */
     double **share;   /* for each run: a column as it is drawn */
     z3d_string *out;
 } page;
 
 /* ---- marks, which all charts have ---- */
 
-static z3d_status find_places(const z3d_history *run, int series, const char *event,
-                              z3d_mark_kind kind, double **place, z3d_marks *marks) {
-    int count = z3d_history_count(run, event);
+/* Marks a run's events of this name; NULL: its skipped steps. */
+static z3d_status find_marks(const z3d_history *run, int series, z3d_mark_kind kind,
+                             const char *event, z3d_marks *marks) {
+    double *x;
     *marks = (z3d_marks){.colour = series, .series = series, .kind = kind};
-    Z3D_TRY(z3d_new((size_t)count + 1, sizeof **place, "the events of a run", place));
-    for (int i = 0; i < run->events; i++)
-        if (strcmp(run->event[i].event, event) == 0)
-            (*place)[marks->count++] = (double)run->event[i].step;
-    marks->x = *place;
-    return Z3D_OK;
-}
-
-static z3d_status find_skipped(const z3d_history *run, int series, double **place,
-                               z3d_marks *marks) {
-    *marks = (z3d_marks){.colour = series, .series = series, .kind = Z3D_MARK_ABOVE};
-    Z3D_TRY(z3d_new((size_t)run->steps.count + 1, sizeof **place, "skipped steps", place));
-    for (int64_t i = 0; i < run->steps.count; i++)
+    Z3D_TRY(z3d_new((size_t)(run->events + run->steps.count) + 1, sizeof *x, "marks", &x));
+    marks->x = x;
+    for (int i = 0; i < run->events && event; i++)
+        if (strcmp(run->event[i].event, event) == 0) x[marks->count++] = (double)run->event[i].step;
+    for (int64_t i = 0; i < run->steps.count && !event; i++)
         if (run->steps.column[Z3D_COLUMN_SKIPPED][i] == 1)
-            (*place)[marks->count++] = run->steps.column[Z3D_COLUMN_STEP][i];
-    marks->x = *place;
+            x[marks->count++] = run->steps.column[Z3D_COLUMN_STEP][i];
     return Z3D_OK;
 }
 
@@ -71,23 +61,21 @@ static z3d_status prepare(page *p) {
     size_t runs = (size_t)p->count;
     Z3D_TRY(z3d_new(2 * runs, sizeof *p->curve, "curves", &p->curve));
     Z3D_TRY(z3d_new(3 * runs, sizeof *p->marks, "marks", &p->marks));
-    Z3D_TRY(z3d_new(3 * runs, sizeof *p->place, "marks", &p->place));
     Z3D_TRY(z3d_new(runs, sizeof *p->share, "curves", &p->share));
     for (int r = 0; r < p->count; r++) {
         const z3d_history *run = &p->history[r];
-        Z3D_TRY(find_places(run, r, "resume", Z3D_MARK_LINE, &p->place[3 * r], &p->marks[3 * r]));
-        Z3D_TRY(find_places(run, r, "checkpoint", Z3D_MARK_BELOW, &p->place[3 * r + 1],
-                            &p->marks[3 * r + 1]));
-        Z3D_TRY(find_skipped(run, r, &p->place[3 * r + 2], &p->marks[3 * r + 2]));
+        z3d_marks *marks = &p->marks[3 * r];
+        Z3D_TRY(find_marks(run, r, Z3D_MARK_LINE, "resume", &marks[0]));
+        Z3D_TRY(find_marks(run, r, Z3D_MARK_BELOW, "checkpoint", &marks[1]));
+        Z3D_TRY(find_marks(run, r, Z3D_MARK_ABOVE, NULL, &marks[2]));
         Z3D_TRY(z3d_new((size_t)run->steps.count + 1, sizeof **p->share, "a curve", &p->share[r]));
     }
     return Z3D_OK;
 }
 
 static void release(page *p) {
-    for (int i = 0; i < 3 * p->count && p->place; i++) free(p->place[i]);
+    for (int i = 0; i < 3 * p->count && p->marks; i++) free((void *)(uintptr_t)p->marks[i].x);
     for (int r = 0; r < p->count && p->share; r++) free(p->share[r]);
-    free(p->place);
     free(p->share);
     free(p->curve);
     free(p->marks);
@@ -196,15 +184,6 @@ static void append_fact(void *context, const char *name, const char *text) {
     z3d_string_append(out, "</dd>\n");
 }
 
-static void append_time(z3d_string *out, double time) {
-    char text[32] = "";
-    time_t second = isfinite(time) ? (time_t)time : 0;
-    struct tm parts;
-    if (isfinite(time) && gmtime_r(&second, &parts))
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-    z3d_string_append(out, "<td>%s</td>", text);
-}
-
 /* Shows only the latest events: readers look for these. */
 static void append_events(const z3d_history *run, z3d_string *out) {
     enum { SHOWN = 200 };
@@ -215,9 +194,8 @@ static void append_events(const z3d_history *run, z3d_string *out) {
                       run->events, first ? ", the latest 200" : "");
     for (int i = run->events - 1; i >= first; i--) {
         const z3d_history_event *event = &run->event[i];
-        z3d_string_append(out, "<tr><td>%lld</td>", (long long)event->step);
-        append_time(out, event->time);
-        z3d_string_append(out, "<td>");
+        z3d_string_append(out, "<tr><td>%lld</td><td>%s</td><td>", (long long)event->step,
+                          z3d_history_time(event->time, text));
         z3d_page_text(out, event->event);
         z3d_string_append(out, "</td><td>");
         z3d_page_text(out, event->detail);

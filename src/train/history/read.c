@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/train/history/history.h"
 
@@ -14,6 +15,14 @@ static const double MOST_BYTES = 1e17, MOST_TIME = 1e11 /* the year 5138 */, MOS
 const char *z3d_history_memory_name(int memory) {
     if (memory < Z3D_CATEGORY_COUNT) return z3d_category_name((z3d_category)memory);
     return memory == Z3D_CATEGORY_COUNT ? "host" : "outside";
+}
+
+const char *z3d_history_time(double time, char out[32]) {
+    const time_t second = isfinite(time) ? (time_t)time : 0;
+    struct tm parts;
+    out[0] = '\0';
+    if (isfinite(time) && gmtime_r(&second, &parts)) strftime(out, 32, "%Y-%m-%d %H:%M:%S", &parts);
+    return out;
 }
 
 int z3d_history_count(const z3d_history *history, const char *event) {
@@ -159,11 +168,10 @@ static z3d_status begin(const char *path, z3d_history *out) {
 }
 
 static z3d_status read_events(const char *folder, z3d_history *out) {
-    z3d_string path = {0};
-    z3d_string_append(&path, "%s/events.jsonl", folder);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                    : read_file(out, path.text, NULL, take_event);
-    z3d_string_free(&path);
+    char *path;
+    Z3D_TRY(z3d_join_path(folder, "events.jsonl", &path));
+    z3d_status status = read_file(out, path, NULL, take_event);
+    free(path);
     return status;
 }
 

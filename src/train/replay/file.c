@@ -3,30 +3,17 @@
 #include "src/train/replay/file.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "src/base/xxh3.h"
 
-enum { BLOCK = 1 << 20 };
-
 static const char format[16] = "zero3d-replay-1";
 
 typedef struct head {
     uint64_t bytes, digest; /* the digest's seed is the digest of the previous block */
 } head;
-
-struct z3d_block_file {
-    char *path;
-    FILE *file;
-    bool ended;         /* a read failed at the end of the file */
-    uint64_t before;    /* digest of the last block */
-    int64_t offset;     /* of the block in the file */
-    size_t bytes, used; /* bytes in the block; bytes of it that were read */
-    char block[BLOCK];
-};
 
 static z3d_status fail(const z3d_block_file *file) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", file->path, strerror(errno ? errno : EIO));
@@ -67,11 +54,11 @@ static z3d_status end_block(z3d_block_file *file) {
 
 z3d_status z3d_block_file_put(z3d_block_file *file, const void *data, int64_t bytes) {
     while (bytes > 0) {
-        const size_t room = BLOCK - file->bytes;
+        const size_t room = sizeof file->block - file->bytes;
         const size_t part = (uint64_t)bytes < room ? (size_t)bytes : room;
         memcpy(file->block + file->bytes, data, part);
         file->bytes += part;
-        if (file->bytes == BLOCK) Z3D_TRY(end_block(file));
+        if (file->bytes == sizeof file->block) Z3D_TRY(end_block(file));
         data = (const char *)data + part;
         bytes -= (int64_t)part;
     }
@@ -118,7 +105,7 @@ static z3d_status next_block(z3d_block_file *file) {
     errno = 0;
     if (fread(&head, sizeof head, 1, file->file) != 1)
         return ferror(file->file) ? fail(file) : ends_early(file);
-    bool fits = head.bytes > 0 && head.bytes <= BLOCK;
+    bool fits = head.bytes > 0 && head.bytes <= sizeof file->block;
     if (fits && fread(file->block, head.bytes, 1, file->file) != 1)
         return ferror(file->file) ? fail(file) : ends_early(file);
     file->bytes = fits ? head.bytes : 0;
@@ -149,14 +136,6 @@ z3d_status z3d_block_file_at_end(z3d_block_file *file) {
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "%s has more bytes after its recording: it was changed",
                      file->path);
-}
-
-bool z3d_block_file_ended(const z3d_block_file *file) {
-    return file->ended;
-}
-
-const char *z3d_block_file_path(const z3d_block_file *file) {
-    return file->path;
 }
 
 void z3d_block_file_close(z3d_block_file *file) {

@@ -367,7 +367,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_trainer *train
                              .steps = trainer->config->training_steps,
                              .log_interval = trainer->config->training_log_interval,
                              .rate_unit = trainer->peak_tflops >= 1 ? 1e12 : 1e9};
-    if (!out) return;
+    if (!out || trainer->complete) return; /* a complete run announces no step */
     say_model(console, trainer);
     say_mesh(console, trainer);
     say_method(console, trainer);
@@ -406,37 +406,37 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     console->tokens += record->tokens;
     console->seconds += record->seconds;
     console->model_tflops_seconds += record->model_tflops * record->seconds;
-    console->counted++;
     /* The first step is slower than the others, so the second one replaces it in the mean. */
     console->step_seconds =
         console->seen < 2 ? record->seconds : 0.9 * console->step_seconds + 0.1 * record->seconds;
     console->seen++;
-    bool last = record->step == console->steps;
+    bool last = record->result.step == console->steps;
     say_header(console);
     int width = step_width(console);
-    if (record->skipped && record->trained_tokens == 0)
+    if (record->result.skipped && record->result.targets == 0)
         z3d_console_say(console, "%*lld/%lld  skipped: no token of its data is trained", width,
-                        (long long)record->step, (long long)console->steps);
-    else if (record->skipped)
+                        (long long)record->result.step, (long long)console->steps);
+    else if (record->result.skipped)
         z3d_console_say(console, "%*lld/%lld  skipped: overflow in %s at loss scale %g", width,
-                        (long long)record->step, (long long)console->steps,
+                        (long long)record->result.step, (long long)console->steps,
                         record->overflow_group ? record->overflow_group : "the forward pass",
-                        (double)record->loss_scale);
-    if (console->seen > 1 && record->step % console->log_interval != 0 && !last) return;
+                        (double)record->result.loss_scale);
+    if (console->seen > 1 && record->result.step % console->log_interval != 0 && !last) return;
     char tokens[32], left[32], mfu[32] = "-";
     double seconds = console->seconds > 0 ? console->seconds : NAN;
     double rate = console->model_tflops_seconds / seconds;
     if (isfinite(record->mfu) && record->model_tflops > 0)
         snprintf(mfu, sizeof mfu, "%.1f %%", 100 * rate * record->mfu / record->model_tflops);
-    z3d_format_seconds((double)(console->steps - record->step) * console->step_seconds, left,
+    z3d_format_seconds((double)(console->steps - record->result.step) * console->step_seconds, left,
                        sizeof left);
     z3d_console_say(console, "%*lld/%lld  %10.6f  %9.4f  %9.3e  %9s  %12.4g  %6s  %s", width,
-                    (long long)record->step, (long long)console->steps,
-                    isnan(record->loss) ? NAN : record->loss, /* not "-nan" */
-                    isnan(record->grad_norm) ? NAN : record->grad_norm, (double)record->lr,
+                    (long long)record->result.step, (long long)console->steps,
+                    isnan(record->result.loss) ? NAN : record->result.loss, /* not "-nan" */
+                    isnan(record->result.grad_norm) ? NAN : record->result.grad_norm,
+                    (double)record->lr,
                     z3d_format_count((double)console->tokens / seconds, tokens, sizeof tokens),
                     rate * 1e12 / console->rate_unit, mfu, last ? "-" : left);
-    console->tokens = console->counted = 0;
+    console->tokens = 0;
     console->seconds = console->model_tflops_seconds = 0;
 }
 
@@ -486,13 +486,6 @@ static void say_exposed(z3d_console *console, const z3d_run_end *end) {
     z3d_string_free(&text);
 }
 
-static void say_next(z3d_console *console, const z3d_run_end *end) {
-    z3d_string text = {0};
-    z3d_summary_next(end, "\n         ", &text);
-    if (text.length) z3d_console_say(console, "next     %s", text.text);
-    z3d_string_free(&text);
-}
-
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     const z3d_config *config = end->trainer->config;
     const z3d_run_sums *sums = end->sums;
@@ -530,6 +523,8 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     z3d_string text = {0};
     z3d_summary_tables(end, end->trainer->options->verbose, &text);
     if (text.length) z3d_console_say(console, "%.*s", (int)text.length - 1, text.text);
+    z3d_string_clear(&text);
+    z3d_summary_next(end, "\n         ", &text);
+    if (text.length) z3d_console_say(console, "next     %s", text.text);
     z3d_string_free(&text);
-    say_next(console, end);
 }

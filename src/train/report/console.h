@@ -3,18 +3,10 @@
 #ifndef ZERO3D_TRAIN_CONSOLE_H
 #define ZERO3D_TRAIN_CONSOLE_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include "parallel/parallel.h"
-#include "src/base/base.h"
-#include "src/base/config.h"
-#include "src/model/model.h"
-#include "src/train/data.h"
 #include "src/train/report/metrics.h"
 #include "src/train/report/summary.h"
-#include "zero/zero.h"
 
 struct z3d_trainer;
 
@@ -24,7 +16,7 @@ typedef struct z3d_console {
     double rate_unit; /* FLOP/s in one unit of the rate column: 1e12 or 1e9 */
     bool header_said, failure_said;
     /* Sums since the last line. */
-    int64_t tokens, counted;
+    int64_t tokens;
     double seconds, model_tflops_seconds;
     /* Mean of recent steps, to estimate the remaining time. */
     double step_seconds;
@@ -42,7 +34,7 @@ void z3d_console_validation(z3d_console *console, int64_t step, double loss, dou
 void z3d_console_say(z3d_console *console, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Prints the end: few lines and the next commands; all tables if end->verbose. */
+/* Prints the end: few lines and the next commands; all tables with --verbose. */
 void z3d_console_end(z3d_console *console, const z3d_run_end *end);
 
 #endif

@@ -1,29 +1,10 @@
 /* The memory of a rank outside its memory plan. */
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/train/trainer.h"
 
-/* A number of /proc/self/status, such as "VmHWM:", in bytes; -1: unknown. Every step calls this, so
- * it uses no FILE, which would allocate. */
-static int64_t status_bytes(const char *name) {
-    char text[4096];
-    long long kilobytes;
-    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (file < 0) return -1;
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    text[length > 0 ? length : 0] = '\0';
-    const char *line = strstr(text, name);
-    if (!line || sscanf(line + strlen(name), "%lld kB", &kilobytes) != 1) return -1;
-    return kilobytes * 1024;
-}
-
 int64_t z3d_trainer_own_bytes(void) {
-    const int64_t bytes = status_bytes("RssAnon:");
+    const int64_t bytes = z3d_status_bytes("RssAnon:");
     return bytes > 0 ? bytes : 0;
 }
 
@@ -63,9 +44,9 @@ int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     int64_t used = z3d_device_used_bytes(trainer->device);
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
     /* Not getrusage's peak, which also counts memory from before exec. */
-    int64_t peak = status_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
-                                                  buffer_bytes(trainer) +
-                                                  snapshot_of(trainer).bytes;
+    int64_t peak = z3d_status_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
+                                                      buffer_bytes(trainer) +
+                                                      snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
     return peak > ours ? peak - ours
                        : 0; /* pages of ours that were never touched are not resident */

@@ -56,14 +56,8 @@ z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t
     }
     z3d_pending_io_end(&io);
     if (!in) return z3d_line_file_open(file, path);
-    *file = (z3d_line_file){.fd = -1};
-    file->path = strdup(path);
-    if (!file->path || beyond->failed)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the lines of %s", path);
-    file->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (file->fd < 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot append to it: %s", path, strerror(errno));
-    return Z3D_OK;
+    if (beyond->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the lines of %s", path);
+    return open_lines(file, path, 0);
 }
 
 z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes) {
@@ -133,22 +127,17 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
     return status;
 }
 
-/* Appends ,"name":value. Doubles, and floats, have the fewest digits that read back to the same
- * bits, because runs are compared by them. */
-static void append_double(z3d_string *out, const char *name, double value) {
+void z3d_metrics_number(const char *name, double value, z3d_string *out) {
     z3d_string_append(out, ",\"%s\":", name);
     z3d_string_append_number(out, value);
 }
 
+/* A float has up to 9 digits. */
 static void append_digits(z3d_string *out, const char *name, int digits, double value) {
     if (isfinite(value))
         z3d_string_append(out, ",\"%s\":%.*g", name, digits, value);
     else
         z3d_string_append(out, ",\"%s\":null", name);
-}
-
-static void append_float(z3d_string *out, const char *name, float value) {
-    append_digits(out, name, 9, (double)value);
 }
 
 /* Appends a measurement; more digits would be noise. */
@@ -159,6 +148,13 @@ static void append_measured(z3d_string *out, const char *name, double value) {
 /* Seconds since 1970, to the millisecond. */
 static void append_time(z3d_string *out, double time) {
     z3d_string_append(out, ",\"time\":%.3f", time);
+}
+
+/* NULL is left out. */
+static void append_text(z3d_string *out, const char *name, const char *text) {
+    if (!text) return;
+    z3d_string_append(out, ",\"%s\":", name);
+    z3d_string_append_json(out, text);
 }
 
 /* Leaves out kinds without traffic. */
@@ -177,34 +173,31 @@ static void append_sent(z3d_string *out, const z3d_step_record *record) {
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     double rate = record->seconds > 0 ? (double)record->tokens / record->seconds : NAN;
-    z3d_string_append(out, "{\"step\":%lld", (long long)record->step);
-    append_double(out, "loss", record->loss);
-    append_float(out, "lr", record->lr);
-    append_double(out, "grad_norm", record->grad_norm);
+    z3d_string_append(out, "{\"step\":%lld", (long long)record->result.step);
+    z3d_metrics_number("loss", record->result.loss, out);
+    append_digits(out, "lr", 9, (double)record->lr);
+    z3d_metrics_number("grad_norm", record->result.grad_norm, out);
     z3d_string_append(out, ",\"tokens\":%lld,\"total_tokens\":%lld", (long long)record->tokens,
-                      (long long)record->total_tokens);
-    if (record->trained_tokens < record->tokens)
-        z3d_string_append(out, ",\"trained_tokens\":%lld", (long long)record->trained_tokens);
+                      (long long)(record->result.step * record->tokens));
+    if (record->result.targets < record->tokens)
+        z3d_string_append(out, ",\"trained_tokens\":%lld", (long long)record->result.targets);
     append_measured(out, "seconds", record->seconds);
     append_time(out, record->time);
     append_measured(out, "tokens_per_second", rate);
     append_measured(out, "model_tflops", record->model_tflops);
     append_measured(out, "mfu", record->mfu);
     append_measured(out, "hfu", record->hfu);
-    append_measured(out, "exposed_comm_seconds", record->exposed_comm_seconds);
-    append_measured(out, "exposed_transfer_seconds", record->exposed_transfer_seconds);
+    append_measured(out, "exposed_comm_seconds", record->result.exposed_seconds);
+    append_measured(out, "exposed_transfer_seconds", record->result.exposed_transfer_seconds);
     if (record->offloaded) {
-        append_measured(out, "exposed_disk_seconds", record->exposed_disk_seconds);
-        append_measured(out, "host_step_seconds", record->host_step_seconds);
+        append_measured(out, "exposed_disk_seconds", record->result.exposed_disk_seconds);
+        append_measured(out, "host_step_seconds", record->result.host_step_seconds);
     }
     z3d_string_append(out, ",\"comm_bytes\":%lld", (long long)record->comm_bytes);
     append_sent(out, record);
-    append_float(out, "loss_scale", record->loss_scale);
-    z3d_string_append(out, ",\"skipped\":%s", record->skipped ? "true" : "false");
-    if (record->overflow_group) {
-        z3d_string_append(out, ",\"overflow_group\":");
-        z3d_string_append_json(out, record->overflow_group);
-    }
+    append_digits(out, "loss_scale", 9, (double)record->result.loss_scale);
+    z3d_string_append(out, ",\"skipped\":%s", record->result.skipped ? "true" : "false");
+    append_text(out, "overflow_group", record->overflow_group);
     z3d_string_append(out, ",\"memory\":{");
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, "%s\"%s\":%lld", category ? "," : "",
@@ -220,7 +213,7 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
 void z3d_metrics_validation_line(int64_t step, double time, double loss, const double *of_file,
                                  int files, int64_t targets, double seconds, z3d_string *out) {
     z3d_string_append(out, "{\"step\":%lld", (long long)step);
-    append_double(out, "validation_loss", loss);
+    z3d_metrics_number("validation_loss", loss, out);
     for (int i = 0; i < files && files > 1; i++) {
         z3d_string_append(out, i == 0 ? ",\"validation_losses\":[" : ",");
         z3d_string_append_number(out, of_file[i]);
@@ -232,28 +225,14 @@ void z3d_metrics_validation_line(int64_t step, double time, double loss, const d
     z3d_string_append(out, "}\n");
 }
 
-void z3d_metrics_event_line(int64_t step, const char *event, double time, double seconds,
-                            const char *detail, z3d_string *out) {
-    z3d_string_append(out, "{\"step\":%lld,\"event\":\"%s\"", (long long)step, event);
-    append_time(out, time);
-    if (isfinite(seconds)) append_measured(out, "seconds", seconds);
-    if (detail) {
-        z3d_string_append(out, ",\"detail\":");
-        z3d_string_append_json(out, detail);
-    }
-    z3d_string_append(out, "}\n");
-}
-
-void z3d_metrics_start_line(const z3d_start_record *start, z3d_string *out) {
-    z3d_string_append(out, "{\"step\":%lld,\"event\":\"%s\"", (long long)start->step,
-                      start->step > 0 ? "resume" : "start");
-    append_time(out, start->time);
-    z3d_string_append(out, ",\"detail\":");
-    z3d_string_append_json(out, start->detail);
-    z3d_string_append(out, ",\"device\":");
-    z3d_string_append_json(out, start->device);
-    z3d_string_append(out, ",\"type\":\"%s\"", start->type);
-    if (isfinite(start->peak_tflops)) append_measured(out, "peak_tflops", start->peak_tflops);
+void z3d_metrics_event_line(const z3d_event_record *event, z3d_string *out) {
+    z3d_string_append(out, "{\"step\":%lld,\"event\":\"%s\"", (long long)event->step, event->event);
+    append_time(out, event->time);
+    if (isfinite(event->seconds)) append_measured(out, "seconds", event->seconds);
+    append_text(out, "detail", event->detail);
+    append_text(out, "device", event->device);
+    append_text(out, "type", event->type);
+    if (isfinite(event->peak_tflops)) append_measured(out, "peak_tflops", event->peak_tflops);
     z3d_string_append(out, "}\n");
 }
 
@@ -288,9 +267,7 @@ void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, 
     z3d_string_append(out, "}}");
 }
 
-int64_t z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT],
-                         z3d_sent sent[Z3D_COLLECTIVE_COUNT]) {
-    int64_t bytes = 0;
+void z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT], z3d_sent sent[Z3D_COLLECTIVE_COUNT]) {
     for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
         sent[kind] = (z3d_sent){0, 0};
         for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
@@ -298,7 +275,5 @@ int64_t z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT],
             sent[kind].bytes += traffic->bytes + traffic->scalar_bytes;
             sent[kind].between_nodes += traffic->bytes_between_nodes;
         }
-        bytes += sent[kind].bytes;
     }
-    return bytes;
 }

@@ -4,11 +4,7 @@
 #ifndef ZERO3D_TRAIN_METRICS_H
 #define ZERO3D_TRAIN_METRICS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "parallel/parallel.h"
-#include "src/base/base.h"
+#include "zero/zero.h"
 
 /* A file of lines. Each line is written whole and at once, so the first line that a full disk loses
  * is an error, and a reader rarely sees half a line. */
@@ -42,35 +38,24 @@ typedef struct z3d_sent {
     double between_nodes;
 } z3d_sent;
 
-/* Sets sent[] to the sums over all groups since the start, by kind. Returns the bytes of all kinds.
- */
-int64_t z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT],
-                         z3d_sent sent[Z3D_COLLECTIVE_COUNT]);
+/* Sets sent[] to the sums over all groups since the start, by kind. */
+void z3d_metrics_sent(z3d_group *const group[Z3D_AXES_COUNT], z3d_sent sent[Z3D_COLLECTIVE_COUNT]);
 
 /* One training step. A number that is not finite is written as null: JSON has no other word. */
 typedef struct z3d_step_record {
-    int64_t step;
+    z3d_step_result result;
     double time; /* when it ended, seconds since 1970 */
-    double loss, grad_norm;
-    float lr, loss_scale;
-    bool skipped;
+    float lr;
     /* the parameter group whose gradients overflowed, of a skipped step; NULL: not skipped, or the
      * overflow was in the forward pass */
     const char *overflow_group;
-    int64_t tokens;         /* of this step, over all ranks */
-    int64_t trained_tokens; /* targets of this step that the loss counts */
-    int64_t total_tokens;   /* of all steps up to this one */
-    double seconds;         /* wall-clock time of this step, reading data included */
-    double model_tflops;    /* of one rank: model FLOPs without recompute */
+    int64_t tokens;      /* of this step, over all ranks; a run's steps all have so many */
+    double seconds;      /* wall-clock time of this step, reading data included */
+    double model_tflops; /* of one rank: model FLOPs without recompute */
     double mfu, hfu; /* shares of one rank's peak, NAN if the peak is unknown; hfu counts recompute
                         too (z3d_plan_hardware_flops) */
-    double exposed_comm_seconds; /* in which compute waited for collectives */
-    /* In which compute waited for copies from and to host memory. */
-    double exposed_transfer_seconds;
-    bool offloaded; /* optimizer states are offloaded, or something is on a disk; else the next two
-                       are not written */
-    double exposed_disk_seconds;         /* in which compute waited for the disk */
-    double host_step_seconds;            /* in which the host stepped and nothing else computed */
+    bool offloaded;  /* optimizer states are offloaded, or something is on a disk; else the result's
+                        exposed_disk_seconds and host_step_seconds are not written */
     int64_t comm_bytes;                  /* sent by this rank, over all groups */
     bool logged[Z3D_COLLECTIVE_COUNT];   /* kinds that comms_logger reports */
     z3d_sent sent[Z3D_COLLECTIVE_COUNT]; /* of these kinds */
@@ -80,25 +65,27 @@ typedef struct z3d_step_record {
     int64_t outside_memory; /* outside the categories; -1: unknown, the member is left out */
 } z3d_step_record;
 
+/* Appends ,"name":value with the fewest digits that read back to the same bits, because runs are
+ * compared by them. */
+void z3d_metrics_number(const char *name, double value, z3d_string *out);
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
 /* {"step", "validation_loss", "validation_losses", "validation_targets", "seconds", "time"}.
  * validation_losses has the loss of each file, if there are several. */
 void z3d_metrics_validation_line(int64_t step, double time, double loss, const double *of_file,
                                  int files, int64_t targets, double seconds, z3d_string *out);
-/* {"step", "event", "time", "seconds", "detail"}. A member is left out if seconds is NAN, detail
- * NULL. */
-void z3d_metrics_event_line(int64_t step, const char *event, double time, double seconds,
-                            const char *detail, z3d_string *out);
-/* A start of the run: its machine and type. */
-typedef struct z3d_start_record {
-    int64_t step; /* the run resumes after this step; 0: a new run */
-    double time;
-    const char *detail, *device, *type;
-    double peak_tflops; /* of one rank; NAN: not measured */
-} z3d_start_record;
+/* A line of events.jsonl. A NULL text and a number that is NAN are left out. */
+typedef struct z3d_event_record {
+    int64_t step; /* "resume": the run resumes after this step */
+    const char *event;
+    double time, seconds;
+    const char *detail;
+    /* Of "start" and "resume": */
+    const char *device, *type;
+    double peak_tflops; /* of one rank, as it was measured */
+} z3d_event_record;
 
-/* {"step", "event": "start" or "resume", "time", "detail", "device", "type", "peak_tflops"} */
-void z3d_metrics_start_line(const z3d_start_record *start, z3d_string *out);
+/* {"step", "event", "time", "seconds", "detail", "device", "type", "peak_tflops"} */
+void z3d_metrics_event_line(const z3d_event_record *event, z3d_string *out);
 /* Appends all traffic of this rank's groups by kind, as one JSON object. A NULL group is left out.
  */
 void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);

@@ -1,7 +1,7 @@
 /* Reads /proc/self/smaps: one paragraph per mapping; "Rss:" is its resident memory. */
 #include "src/train/report/resident.h"
 
-#include <stdlib.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,14 +88,18 @@ bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *kno
     return understood;
 }
 
-/* The second number of statm, in pages; -1: unknown. */
-static int64_t system_count(void) {
-    long long pages = -1;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (!file) return -1;
-    if (fscanf(file, "%*s %lld", &pages) != 1) pages = -1;
-    fclose(file);
-    return pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
+/* Every step calls this, so it uses no FILE, which would allocate. */
+int64_t z3d_status_bytes(const char *name) {
+    char text[4096];
+    long long kilobytes;
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = '\0';
+    const char *line = strstr(text, name);
+    if (!line || sscanf(line + strlen(name), "%lld kB", &kilobytes) != 1) return -1;
+    return kilobytes * 1024;
 }
 
 bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out) {
@@ -106,6 +110,6 @@ bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out) {
     if (!file) return false;
     bool read = z3d_resident_parse(file, program, known, count, out);
     fclose(file);
-    out->system = system_count();
+    out->system = z3d_status_bytes("VmRSS:");
     return read && out->system >= 0;
 }

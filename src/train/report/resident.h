@@ -36,16 +36,19 @@ typedef struct z3d_stretch {
 typedef struct z3d_resident {
     int64_t bytes[Z3D_RESIDENT_COUNT]; /* resident now */
     int64_t sum;                       /* sum of bytes[] */
-    int64_t system;                    /* resident bytes in /proc/self/statm */
+    int64_t system;                    /* VmRSS in /proc/self/status */
 } z3d_resident;
 
 /* The system counts in two ways: by mapping, and as one number that each thread updates in batches
  * of pages. They may differ by this much. */
 enum { Z3D_RESIDENT_TOLERANCE = 4 << 20 };
 
-/* Reads /proc/self/smaps and statm. known[0 .. count-1]: stretches that belong to a part. False:
+/* Reads /proc/self/smaps and status. known[0 .. count-1]: stretches that belong to a part. False:
  * the system does not have these files. */
 bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out);
+
+/* A number of /proc/self/status, such as "VmHWM:", in bytes; -1: unknown. */
+int64_t z3d_status_bytes(const char *name);
 
 /* The first half of z3d_resident_read: sums the sizes in a text with the format of /proc/PID/smaps.
  * program: the path of the running program. False: no line has this format. */

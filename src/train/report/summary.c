@@ -141,11 +141,6 @@ void z3d_summary_tables(const z3d_run_end *end, bool all, z3d_string *out) {
 
 /* ---- JSON ---- */
 
-static void append_number(z3d_string *out, const char *name, double value) {
-    z3d_string_append(out, ",\"%s\":", name);
-    z3d_string_append_number(out, value);
-}
-
 static void append_ledger(z3d_string *out, const char *name, const z3d_ledger *ledger) {
     z3d_string_append(out, "\"%s\":{", name);
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
@@ -189,21 +184,21 @@ void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
                                           : "signal",
                       (long long)(trainer->resumed_step + sums->steps), (long long)sums->steps,
                       (long long)sums->skipped);
-    append_number(out, "seconds", end->seconds);
-    append_number(out, "first_loss", sums->first_loss);
-    append_number(out, "last_loss", sums->last_loss);
-    append_number(out, "validation_loss", sums->validation_loss);
+    z3d_metrics_number("seconds", end->seconds, out);
+    z3d_metrics_number("first_loss", sums->first_loss, out);
+    z3d_metrics_number("last_loss", sums->last_loss, out);
+    z3d_metrics_number("validation_loss", sums->validation_loss, out);
     if (end->best) {
-        append_number(out, "best_validation_loss", trainer->evaluations.best_loss);
+        z3d_metrics_number("best_validation_loss", trainer->evaluations.best_loss, out);
         z3d_string_append(out, ",\"best_step\":%lld", (long long)trainer->evaluations.best_step);
     }
-    append_number(out, "tokens_per_second", end->tokens_per_second);
-    append_number(out, "mfu", end->mfu);
-    append_number(out, "step_seconds", sums->step_seconds);
-    append_number(out, "exposed_comm_seconds", sums->comm_seconds);
-    append_number(out, "exposed_transfer_seconds", sums->transfer_seconds);
-    append_number(out, "exposed_disk_seconds", sums->disk_seconds);
-    append_number(out, "host_step_seconds", sums->host_step_seconds);
+    z3d_metrics_number("tokens_per_second", end->tokens_per_second, out);
+    z3d_metrics_number("mfu", end->mfu, out);
+    z3d_metrics_number("step_seconds", sums->step_seconds, out);
+    z3d_metrics_number("exposed_comm_seconds", sums->comm_seconds, out);
+    z3d_metrics_number("exposed_transfer_seconds", sums->transfer_seconds, out);
+    z3d_metrics_number("exposed_disk_seconds", sums->disk_seconds, out);
+    z3d_metrics_number("host_step_seconds", sums->host_step_seconds, out);
     append_json_memory(out, end->memory);
     if (end->resident) append_json_resident(out, end->resident);
     z3d_string_append(out, ",\n\"communication\":");

@@ -51,18 +51,12 @@ static void put_bytes(z3d_string *out, int field, const char *bytes, size_t coun
     z3d_string_append_bytes(out, bytes, count);
 }
 
-static void put_double(z3d_string *out, int field, double value) {
+/* The event's time, in seconds since 1970. */
+static void put_time(z3d_string *out, double time) {
     uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(out, field, WIRE_FIXED64);
+    memcpy(&bits, &time, sizeof bits);
+    put_key(out, 1, WIRE_FIXED64);
     put_fixed(out, bits, 8);
-}
-
-static void put_float(z3d_string *out, int field, float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(out, field, WIRE_FIXED32);
-    put_fixed(out, bits, 4);
 }
 
 /* Writes board->event as a record. */
@@ -91,7 +85,7 @@ z3d_status z3d_tensorboard_open(z3d_tensorboard *board, const char *folder, doub
                                     : z3d_line_file_open(&board->file, text.text);
     z3d_string_free(&text);
     if (status != Z3D_OK) return status;
-    put_double(&board->event, 1, wall_time);
+    put_time(&board->event, wall_time);
     put_bytes(&board->event, 3, "brain.Event:2", 13);
     return write_record(board);
 }
@@ -105,11 +99,15 @@ z3d_status z3d_tensorboard_write(z3d_tensorboard *board, double wall_time, int64
         if (!isfinite(scalars[i].value)) continue;
         z3d_string_clear(value);
         put_bytes(value, 1, scalars[i].tag, strlen(scalars[i].tag));
-        put_float(value, 2, (float)scalars[i].value);
+        const float number = (float)scalars[i].value;
+        uint32_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        put_key(value, 2, WIRE_FIXED32);
+        put_fixed(value, bits, 4);
         put_bytes(summary, 1, value->failed ? "" : value->text, value->length);
         summary->failed |= value->failed;
     }
-    put_double(event, 1, wall_time);
+    put_time(event, wall_time);
     put_key(event, 2, WIRE_VARINT);
     put_varint(event, (uint64_t)step);
     if (summary->length) put_bytes(event, 5, summary->text, summary->length);

@@ -148,7 +148,7 @@ static z3d_status take_line(reader *r, const z3d_json *json, z3d_trace_taker tak
     if (!named) Z3D_TRY(read_event(r, json, &event, &training));
     if (training) line.event = &event;
     if (!named) line.begin = event.begin;
-    return take ? take(context, &line) : Z3D_OK;
+    return take(context, &line);
 }
 
 /* ---- lines ---- */
@@ -191,11 +191,34 @@ static z3d_status read_lines(reader *r, z3d_trace_taker take, void *context) {
     return r->has_head ? Z3D_OK : refuse(r, "the file has no event");
 }
 
-z3d_status z3d_trace_read(const char *path, z3d_trace_head *head, z3d_trace_taker take,
-                          void *context) {
-    reader r = {.path = path, .file = fopen(path, "r"), .head = head};
-    if (!r.file) return Z3D_ERROR(Z3D_ERR_IO, "%.300s: %s", path, strerror(errno));
-    z3d_status status = read_lines(&r, take, context);
-    fclose(r.file);
+static z3d_status missing(const z3d_trace_run *run, int rank) {
+    if (rank == 0)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%.300s has no trace-rank0.json; train with --trace (or "
+                         "training.trace_steps=N) writes a timeline of each rank into its run.dir",
+                         run->folder);
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%.300s/trace-rank%d.json is missing: the run had %d ranks; copy the file of "
+                     "each rank into this folder",
+                     run->folder, rank, run->count);
+}
+
+z3d_status z3d_trace_read_rank(const z3d_trace_run *run, int rank, z3d_trace_head *head,
+                               z3d_trace_taker take, void *context) {
+    z3d_string path = {0};
+    reader r = {.head = head};
+    z3d_string_append(&path, "%s/trace-rank%d.json", run->folder, rank);
+    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    r.path = path.text;
+    r.file = fopen(path.text, "r");
+    z3d_status status;
+    if (r.file)
+        status = read_lines(&r, take, context);
+    else if (errno == ENOENT || errno == ENOTDIR)
+        status = missing(run, rank);
+    else
+        status = Z3D_ERROR(Z3D_ERR_IO, "%.300s: %s", path.text, strerror(errno));
+    if (r.file) fclose(r.file);
+    z3d_string_free(&path);
     return status;
 }

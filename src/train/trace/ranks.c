@@ -4,23 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/train/trace/trace.h"
-
-static z3d_status path_of(const z3d_trace_run *run, int rank, z3d_string *out) {
-    z3d_string_append(out, "%s/trace-rank%d.json", run->folder, rank);
-    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
-}
-
-z3d_status z3d_trace_read_rank(const z3d_trace_run *run, int rank, z3d_trace_head *head,
-                               z3d_trace_taker take, void *context) {
-    z3d_string path = {0};
-    z3d_status status = path_of(run, rank, &path);
-    if (status == Z3D_OK) status = z3d_trace_read(path.text, head, take, context);
-    z3d_string_free(&path);
-    return status;
-}
 
 /* ---- the steps of a rank ---- */
 
@@ -29,28 +14,15 @@ static z3d_status take_step(void *context, const z3d_trace_line *line) {
     const z3d_trace_event *e = line->event;
     if (line->begin > 0 && rank->first == 0) rank->first = line->begin;
     if (!e || e->wait) return Z3D_OK;
-    if (e->entry == 0 && rank->num_steps % 64 == 0) {
-        z3d_trace_step *more = realloc(rank->step, ((size_t)rank->num_steps + 64) * sizeof *more);
-        if (!more) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a timeline's steps");
-        rank->step = more;
+    if (e->entry == 0) {
+        Z3D_TRY(z3d_grow(rank->num_steps, &rank->capacity, sizeof *rank->step, "a timeline's steps",
+                         &rank->step));
+        rank->step[rank->num_steps++] = (z3d_trace_step){e->step, -1, false};
     }
-    if (e->entry == 0) rank->step[rank->num_steps++] = (z3d_trace_step){e->step, -1, false};
     z3d_trace_step *step = &rank->step[rank->num_steps - 1];
     if (e->opcode == Z3D_OP_STEP_CONTROL) step->control_end = e->end;
     step->whole = e->entry == rank->head.entries - 1 && step->control_end >= 0;
     return Z3D_OK;
-}
-
-static z3d_status missing(const z3d_trace_run *run, int rank) {
-    if (rank == 0)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%.300s has no trace-rank0.json; train with --trace (or "
-                         "training.trace_steps=N) writes a timeline of each rank into its run.dir",
-                         run->folder);
-    return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%.300s/trace-rank%d.json is missing: the run had %d ranks; copy the file of "
-                     "each rank into this folder",
-                     run->folder, rank, run->count);
 }
 
 static z3d_status compare(const z3d_trace_run *run, int rank) {
@@ -71,16 +43,7 @@ static z3d_status compare(const z3d_trace_run *run, int rank) {
 }
 
 static z3d_status read_rank(z3d_trace_run *run, int rank) {
-    z3d_string path = {0};
-    z3d_status status = path_of(run, rank, &path);
-    bool there = status == Z3D_OK && access(path.text, F_OK) == 0;
-    z3d_string_free(&path);
-    if (status == Z3D_OK && !there) status = missing(run, rank);
-    Z3D_TRY(status);
-    z3d_trace_rank *more = realloc(run->rank, ((size_t)rank + 1) * sizeof *more);
-    if (!more)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the timelines of %d ranks", rank + 1);
-    run->rank = more;
+    Z3D_TRY(z3d_grow(rank, &run->capacity, sizeof *run->rank, "the ranks' timelines", &run->rank));
     run->rank[rank] = (z3d_trace_rank){0};
     run->read = rank + 1;
     Z3D_TRY(z3d_trace_read_rank(run, rank, &run->rank[rank].head, take_step, &run->rank[rank]));

@@ -25,12 +25,6 @@ typedef struct timelines {
 
 /* ---- the events of the step ---- */
 
-static z3d_status append(timeline *t, const z3d_trace_event *event) {
-    Z3D_TRY(z3d_grow(t->count, &t->capacity, sizeof *t->event, "a timeline's events", &t->event));
-    t->event[t->count++] = *event;
-    return Z3D_OK;
-}
-
 static double clamp(double value, double low, double high) {
     return value < low ? low : value > high ? high : value;
 }
@@ -59,7 +53,8 @@ static z3d_status take(void *context, const z3d_trace_line *line) {
     e.begin -= t->rank->ahead;
     e.end -= t->rank->ahead;
     if (!e.wait) put_in_order(t, &e);
-    Z3D_TRY(append(t, &e));
+    Z3D_TRY(z3d_grow(t->count, &t->capacity, sizeof e, "a timeline's events", &t->event));
+    t->event[t->count++] = e;
     if (!e.wait) t->kept = t->count;
     return Z3D_OK;
 }
@@ -191,14 +186,6 @@ static void append_row(z3d_string *text, const char *rank, const char *stage,
                       100 * s->outside / all);
 }
 
-static void append_cut(const z3d_trace_run *run, z3d_string *text) {
-    if (run->cut < 0) return;
-    const z3d_trace_rank *rank = &run->rank[run->cut];
-    z3d_string_append(
-        text, "\ntrace-rank%d.json ends within step %lld: it is cut, or the run is not over\n",
-        run->cut, (long long)rank->step[rank->num_steps - 1].step);
-}
-
 static z3d_status report(const timelines *all, z3d_timeline_picture *picture, int *stage,
                          z3d_timeline_shares *sum, z3d_string *text) {
     account a = {.all = all, .picture = picture};
@@ -220,7 +207,12 @@ static z3d_status report(const timelines *all, z3d_timeline_picture *picture, in
         sum->outside += a.shares.outside;
     }
     append_row(text, "all", "", sum);
-    append_cut(all->run, text);
+    if (all->run->cut >= 0) {
+        const z3d_trace_rank *cut = &all->run->rank[all->run->cut];
+        z3d_string_append(
+            text, "\ntrace-rank%d.json ends within step %lld: it is cut, or the run is not over\n",
+            all->run->cut, (long long)cut->step[cut->num_steps - 1].step);
+    }
     return text->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the text") : Z3D_OK;
 }
 

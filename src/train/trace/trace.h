@@ -36,12 +36,6 @@ typedef struct z3d_trace_line {
 
 typedef z3d_status (*z3d_trace_taker)(void *context, const z3d_trace_line *line);
 
-/* Reads *head and calls `take` (may be NULL) for each line of a timeline, in order; an error of
- * `take` ends the reading. Checks that every training step has all its instructions in order; only
- * the last step may be incomplete. Errors: ERR_IO; ERR_DATA with file and line; take's. */
-z3d_status z3d_trace_read(const char *path, z3d_trace_head *head, z3d_trace_taker take,
-                          void *context);
-
 /* ---- ranks.c ---- */
 
 /* A training step. control_end: when its step_control ended, -1: not reached. whole: the step is
@@ -55,6 +49,7 @@ typedef struct z3d_trace_step {
 typedef struct z3d_trace_rank {
     z3d_trace_head head;
     int num_steps;
+    int64_t capacity;
     z3d_trace_step *step;
     double first; /* when its first event began */
     double ahead; /* seconds by which its clock is ahead of rank 0's */
@@ -63,6 +58,7 @@ typedef struct z3d_trace_rank {
 typedef struct z3d_trace_run {
     const char *folder;
     int count, read; /* ranks of the run; ranks that were read */
+    int64_t capacity;
     z3d_trace_rank *rank;
     int64_t step; /* the step that is examined */
     int cut;      /* the first rank whose timeline ends inside a step; -1: none */
@@ -74,7 +70,10 @@ typedef struct z3d_trace_run {
  * Release *out also after a failure. Errors: ERR_IO, ERR_DATA. */
 z3d_status z3d_trace_run_read(const char *folder, int64_t step, z3d_trace_run *out);
 void z3d_trace_run_release(z3d_trace_run *run);
-/* z3d_trace_read for FOLDER/trace-rank<rank>.json. */
+/* file.c. Reads *head of FOLDER/trace-rank<rank>.json and calls `take` for each line, in order; an
+ * error of `take` ends the reading. Checks that every training step has all its instructions in
+ * order; only the last step may be incomplete. Errors: ERR_IO; ERR_DATA with file and line; take's.
+ */
 z3d_status z3d_trace_read_rank(const z3d_trace_run *run, int rank, z3d_trace_head *head,
                                z3d_trace_taker take, void *context);
 
