@@ -47,19 +47,25 @@ static z3d_status check_range(const z3d_schedule *schedule, int stage, z3d_task 
     return Z3D_OK;
 }
 
+/* *task: the index of the first wrong task, or -1. */
+static z3d_status check_each(const z3d_schedule *schedule, int *task,
+                             z3d_status (*check)(const z3d_schedule *schedule, int stage,
+                                                 z3d_task task)) {
+    for (int stage = 0; stage < schedule->stages; stage++)
+        for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
+            *task = i;
+            Z3D_TRY(check(schedule, stage, schedule->task[i]));
+        }
+    *task = -1;
+    return Z3D_OK;
+}
+
 z3d_status z3d_schedule_check_ranges(const z3d_schedule *schedule, int *task) {
     *task = -1;
     Z3D_TRY(z3d_schedule_check_sizes(schedule->kind, schedule->stages, schedule->chunks,
                                      schedule->micros));
     Z3D_TRY(check_ends(schedule));
-    for (int stage = 0; stage < schedule->stages; stage++) {
-        for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
-            *task = i;
-            Z3D_TRY(check_range(schedule, stage, schedule->task[i]));
-        }
-    }
-    *task = -1;
-    return Z3D_OK;
+    return check_each(schedule, task, check_range);
 }
 
 static z3d_status refuse(int stage, z3d_task task, const char *why) {
@@ -79,19 +85,6 @@ static z3d_status check_place(const z3d_schedule *schedule, int stage, z3d_task 
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "pipeline stage %d: %s: schedule %s has whole backwards, not halves",
                          stage, z3d_task_name(task).text, z3d_schedule_name(schedule->kind));
-    return Z3D_OK;
-}
-
-/* Comes before the check of the order: a pass on a wrong stage is missing on its own stage, and the
- * message must name the wrong one. */
-static z3d_status check_places(const z3d_schedule *schedule, int *task) {
-    for (int stage = 0; stage < schedule->stages; stage++) {
-        for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
-            *task = i;
-            Z3D_TRY(check_place(schedule, stage, schedule->task[i]));
-        }
-    }
-    *task = -1;
     return Z3D_OK;
 }
 
@@ -144,7 +137,9 @@ static z3d_status check_complete(const z3d_schedule *schedule, const progress *d
 static z3d_status check_lists(const z3d_schedule *schedule, int *task) {
     progress *done;
     Z3D_TRY(z3d_schedule_check_ranges(schedule, task));
-    Z3D_TRY(check_places(schedule, task));
+    /* Before the order: a pass on a wrong stage is missing on its own stage, and the message must
+     * name the wrong one. */
+    Z3D_TRY(check_each(schedule, task, check_place));
     Z3D_TRY(z3d_new((size_t)schedule->chunks, sizeof *done, "the check of a schedule", &done));
     z3d_status status = Z3D_OK;
     for (int stage = 0; stage < schedule->stages; stage++) {
