@@ -49,8 +49,7 @@ static bool is_coordinator(const struct z3d_side *side) {
 
 /* Prints, tells all ranks to end, and waits until they close their connections: a socket that is
  * closed with unread data may drop the last message. */
-static void end_run(struct z3d_side *side, const char *text) __attribute__((noreturn));
-static void end_run(struct z3d_side *side, const char *text) {
+static _Noreturn void end_run(struct z3d_side *side, const char *text) {
     z3d_side_print(text);
     for (int i = 0; i < side->num_connections; i++) {
         z3d_wire_send(side->connections[i].fd, Z3D_WIRE_END, NULL, 0);
@@ -65,8 +64,7 @@ static void end_run(struct z3d_side *side, const char *text) {
     end_process();
 }
 
-static void end_run_string(struct z3d_side *side, z3d_string *text) __attribute__((noreturn));
-static void end_run_string(struct z3d_side *side, z3d_string *text) {
+static _Noreturn void end_run_string(struct z3d_side *side, z3d_string *text) {
     end_run(side, text->text ? text->text : "zero3d: a rank died; ending the run\n");
 }
 
@@ -341,9 +339,7 @@ static void reach_the_rest(struct z3d_side *side, int lost) {
     for (int rank = side->rank + 1; rank < side->size && z3d_now() < until; rank++) {
         int fd;
         if (rank == lost || side->seen[rank].said_bye || find_connection(side, rank) >= 0) continue;
-        if (z3d_wire_connect(&side->peer[rank], side->token, side->rank, rank, 0.3, &fd) ==
-                Z3D_OK &&
-            !add_connection(side, fd, rank))
+        if (z3d_wire_connect(side, rank, 0.3, &fd) == Z3D_OK && !add_connection(side, fd, rank))
             close(fd);
     }
 }
@@ -359,8 +355,7 @@ static void coordinator_lost(struct z3d_side *side, bool silent) {
     for (int rank = 0; rank < side->rank; rank++) {
         int fd;
         if (rank == lost || side->seen[rank].said_bye) continue;
-        if (z3d_wire_connect(&side->peer[rank], side->token, side->rank, rank, 3, &fd) != Z3D_OK)
-            continue;
+        if (z3d_wire_connect(side, rank, 3, &fd) != Z3D_OK) continue;
         side->coordinator = rank;
         side->stuck_told = side->coordinator_suspect = false;
         if (!add_connection(side, fd, rank)) end_process();
