@@ -396,21 +396,13 @@ end:
 }
 
 /* Whether the phase has ended on all ranks. */
-static z3d_status all_finished(z3d_store *store, bool wait, bool *finished) {
-    z3d_save *save = &store->save;
-    z3d_world *world = store->config.world;
-    int ranks = z3d_world_size(world), *all = NULL, mine;
-    *finished = true;
-    if (wait || ranks == 1) {
-        *finished = wait || atomic_load(&save->finished);
-        return Z3D_OK;
-    }
-    Z3D_TRY(z3d_new((size_t)ranks, sizeof *all, "who has finished", &all));
-    mine = atomic_load(&save->finished);
-    z3d_status status = z3d_world_gather_all(world, &mine, all, sizeof mine);
-    for (int r = 0; r < ranks; r++) *finished = *finished && all[r];
-    free(all);
-    return status;
+static z3d_status all_finished(const z3d_store *store, bool wait, bool *finished) {
+    bool unfinished = false;
+    if (!wait)
+        Z3D_TRY(
+            z3d_world_any(store->config.world, !atomic_load(&store->save.finished), &unfinished));
+    *finished = !unfinished;
+    return Z3D_OK;
 }
 
 static z3d_status advance(z3d_store *store, bool *durable) {

@@ -157,15 +157,6 @@ static z3d_status read_job(z3d_launcher *out) {
     return Z3D_OK;
 }
 
-z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes) {
-    if (tasks <= 1) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_START,
-                     "this Slurm job has %lld tasks on %lld node%s, but srun did not start this "
-                     "process, so it would train alone; start it with: srun zero3d ...; to run "
-                     "one rank on purpose, set RANK=0 and WORLD_SIZE=1",
-                     (long long)tasks, (long long)nodes, nodes == 1 ? "" : "s");
-}
-
 /* Uses srun's variables only. */
 static z3d_status detect_slurm(z3d_launcher *out) {
     int64_t rank = 0, size = 1;

@@ -83,14 +83,5 @@ bool z3d_world_stop_requested(const z3d_world *world) {
 }
 
 z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop) {
-    int ranks = z3d_world_size(world);
-    bool mine = z3d_world_stop_requested(world), *all = NULL;
-    z3d_status status = z3d_new((size_t)ranks, sizeof *all, "who was asked to stop", &all);
-    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
-    Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, all, sizeof mine), end);
-    *stop = false;
-    for (int rank = 0; rank < ranks; rank++) *stop |= all[rank];
-end:
-    free(all);
-    return status;
+    return z3d_world_any(world, z3d_world_stop_requested(world), stop);
 }
