@@ -101,9 +101,9 @@ z3d_status z3d_group_create_with(z3d_world *world, const z3d_mesh *mesh, z3d_axe
 /* messages/: buffers of one member of a group of `size` members, in bytes. node: the members share
  * memory; reads: they also read each other's memory. */
 int64_t z3d_message_buffer_bytes(int size, bool node, bool reads);
-/* messages/: makes the state of a group; members[size] are ranks of the world. Collective over the
- * world. Errors: ERR_COMM, ERR_MEMORY; group->ops->destroy frees the rest. */
-z3d_status z3d_message_group_create(z3d_group *group, const int *members, z3d_sharing sharing);
+/* messages/: makes the state of a group. Collective over the world. Errors: ERR_COMM, ERR_MEMORY;
+ * group->ops->destroy frees the rest. */
+z3d_status z3d_message_group_create(z3d_group *group, z3d_sharing sharing);
 
 /* nccl/: the same with the device's own collectives (z3d_device_collectives is not NULL).
  * Collective over the world. Errors: those of the device; ERR_COMM. */
@@ -116,10 +116,9 @@ z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation);
 z3d_status z3d_staging_end(z3d_group *group, const z3d_operation *operation);
 void z3d_staging_free(z3d_group *group, z3d_operation *operation);
 
-/* operation.c: marks an operation as done and counts its time. */
+/* progress.c: marks an operation as done and counts its time. */
 void z3d_operation_finish(z3d_group *group, z3d_operation *operation);
-
-/* progress.c: advances the pending operations of all groups once; true if any advanced. An error is
+/* Advances the pending operations of all groups once; true if any advanced. An error is
  * kept in its group (`broken`). */
 bool z3d_world_progress(z3d_world *world);
 /* The same, with the signature of a device's poll. */

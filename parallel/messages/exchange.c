@@ -18,13 +18,13 @@ z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {
     /* Each member starts with its next member, so that no member is the first of all others. */
     for (int k = 1; k < group->size; k++) {
         int from = (group->index + group->size - k) % group->size;
-        Z3D_TRY(z3d_message_receive(own->channel, own->small + (int64_t)from * Z3D_SMALL_BYTES,
-                                    bytes, from, own->tag, &own->exchanged[from]));
+        Z3D_TRY(z3d_message_start(own->channel, false, own->small + (int64_t)from * Z3D_SMALL_BYTES,
+                                  bytes, from, own->tag, &own->exchanged[from]));
     }
     for (int k = 1; k < group->size; k++) {
         int to = (group->index + k) % group->size;
-        Z3D_TRY(z3d_message_send(own->channel, mine, bytes, to, own->tag,
-                                 &own->exchanged[group->size + to]));
+        Z3D_TRY(z3d_message_start(own->channel, true, mine, bytes, to, own->tag,
+                                  &own->exchanged[group->size + to]));
     }
     return Z3D_OK;
 }

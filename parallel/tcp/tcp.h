@@ -80,7 +80,7 @@ typedef struct z3d_tcp_queue {
 
 typedef struct z3d_tcp_frames {
     z3d_tcp_frame *frame;
-    int count, room;
+    int64_t count, room;
 } z3d_tcp_frames;
 
 typedef struct z3d_tcp_peer {
@@ -107,8 +107,7 @@ typedef struct z3d_tcp {
     z3d_tcp_place *place; /* by rank */
     z3d_tcp_peer *peer;   /* by rank */
     z3d_tcp_connection *connections;
-    z3d_status broken; /* an error of this process: every message fails */
-    char broken_text[160];
+    z3d_kept_error broken; /* an error of this process: every message fails */
 } z3d_tcp;
 
 /* connection.c */
