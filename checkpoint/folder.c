@@ -81,20 +81,11 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static z3d_status append_step(int64_t step, int64_t **steps, int *count) {
-    if (*count % 16 == 0) {
-        int64_t *grown = realloc(*steps, (size_t)(*count + 16) * sizeof **steps);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of checkpoints");
-        *steps = grown;
-    }
-    (*steps)[(*count)++] = step;
-    return Z3D_OK;
-}
-
 /* The steps of the folders with (complete) or without a manifest. If one cannot be read, the whole
  * list is an error: the callers remove folders, or resume from an older step, by this list. */
 static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, int *count) {
     DIR *folder = opendir(dir);
+    int64_t room = 0;
     z3d_status status = Z3D_OK;
     if (!folder && errno == ENOENT) return Z3D_OK;
     if (!folder && errno == ENOTDIR)
@@ -107,7 +98,9 @@ static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, i
         if (!entry) break;
         if (!parse_name(entry->d_name, &step)) continue;
         status = is_complete(dir, step, &is);
-        if (status == Z3D_OK && is == complete) status = append_step(step, steps, count);
+        if (status != Z3D_OK || is != complete) continue;
+        status = z3d_grow(*count, &room, sizeof **steps, "a list of checkpoints", steps);
+        if (status == Z3D_OK) (*steps)[(*count)++] = step;
     }
     if (status == Z3D_OK && errno != 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", dir, strerror(errno));

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "checkpoint/format.h"
-#include "checkpoint/new_rows.h"
 #include "src/model/lora.h"
 
 /* Sizes in elements. Pieces of LARGE or more go directly to the engine. Smaller ones (from a
@@ -52,18 +51,13 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
 
 /* Whether a parameter is an adapter that the checkpoint lacks. */
 static bool is_new_adapter(const z3d_checkpoint *c, const z3d_parameter_group *group, int i) {
-    const z3d_parameter *p = &group->parameter[i];
-    return p->adapter && z3d_checkpoint_find(c, z3d_parameter_home(group, i), p->name) < 0;
+    return group->parameter[i].adapter && z3d_checkpoint_find_parameter(c, group, i) < 0;
 }
 
 static bool is_new(const z3d_checkpoint *c, const z3d_model *model, const z3d_tensor *t) {
-    for (int g = 0; g < model->num_groups; g++)
-        for (int i = 0; i < model->group[g].num_parameters; i++)
-            if (strcmp(z3d_parameter_home(&model->group[g], i), t->group) == 0 &&
-                strcmp(model->group[g].parameter[i].name, t->name) == 0)
-                return z3d_has_new_rows(c, &model->group[g], i) ||
-                       is_new_adapter(c, &model->group[g], i);
-    return false;
+    int g, i;
+    return z3d_find_parameter(model, t, &g, &i) &&
+           (z3d_has_new_rows(c, &model->group[g], i) || is_new_adapter(c, &model->group[g], i));
 }
 
 /* begins: a new run may have more token ids than the checkpoint, and new adapters. */
@@ -76,12 +70,9 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
         const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         char text[2 * Z3D_NAME + sizeof NO_SUCH_ADAPTER + 60];
-        bool found = false;
-        for (int k = 0; k < count && !found; k++)
-            found = strcmp(tensor[k].group, t->group) == 0 && strcmp(tensor[k].name, t->name) == 0;
         snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model%s",
                  t->group, t->name, z3d_is_adapter(t->name) ? NO_SUCH_ADAPTER : "");
-        if (!found) status = refuse_model(c, text);
+        if (z3d_find_tensor(tensor, count, t->group, t->name) < 0) status = refuse_model(c, text);
     }
     free(tensor);
     return status;
@@ -114,8 +105,7 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                     continue;
                 if (is_new_adapter(c, &l->model->group[g], i)) continue;
                 z3d_wanted *r = &l->range[l->count];
-                r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
-                                                l->model->group[g].parameter[i].name);
+                r->tensor = z3d_checkpoint_find_parameter(c, &l->model->group[g], i);
                 r->kind = (z3d_tensor_kind)kind;
                 if (l->average)
                     r->kind = z3d_value_kind(z3d_checkpoint_tensor(c, r->tensor), r->kind);
@@ -196,15 +186,14 @@ static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
 static z3d_status compare_frozen(const z3d_checkpoint *c, const z3d_model *model) {
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
-            const char *home = z3d_parameter_home(&model->group[g], i);
-            const char *name = model->group[g].parameter[i].name;
-            const int tensor = z3d_checkpoint_find(c, home, name);
-            const bool frozen = z3d_checkpoint_tensor(c, tensor)->frozen;
+            const z3d_tensor *t =
+                z3d_checkpoint_tensor(c, z3d_checkpoint_find_parameter(c, &model->group[g], i));
+            const bool frozen = t->frozen;
             if (frozen == model->group[g].frozen) continue;
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "%s/%s is %s in the checkpoint of step %lld and %s in this run; a "
                              "resumed run must keep training.freeze",
-                             home, name, frozen ? "frozen" : "trained",
+                             t->group, t->name, frozen ? "frozen" : "trained",
                              (long long)z3d_checkpoint_get_info(c)->engine.step,
                              frozen ? "trained" : "frozen");
         }
@@ -317,8 +306,7 @@ static z3d_status load_kinds(z3d_world *world, const char *folder, const char *b
         status = load(c, z3d_world_size(world), model, engine, purpose);
         status = z3d_checkpoint_agree(world, reading, status);
     }
-    if (status == Z3D_OK && purpose == BEGIN)
-        status = z3d_fill_new_rows(world, reading, c, model, engine);
+    if (status == Z3D_OK && purpose == BEGIN) status = z3d_fill_new_rows(world, c, model, engine);
     if (status == Z3D_OK)
         status = z3d_checkpoint_agree(world, reading, tell(c, model, purpose, info));
     z3d_checkpoint_close(c);

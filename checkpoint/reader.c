@@ -7,28 +7,25 @@
 #include <unistd.h>
 
 #include "checkpoint/format.h"
-#include "checkpoint/new_rows.h"
 #include "checkpoint/prefetch.h"
 
 enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* often a process may open 1024 files only */
 /* In a file that is read once, blocks so far before the current one leave the page cache. */
 enum { BEHIND = 8 };
 
+/* A block, or (block 0) a file, that was used a short time ago. */
+typedef struct slot {
+    int shard; /* -1: empty */
+    int64_t block;
+    uint64_t used; /* by `clock` */
+} slot;
+
 /* The blocks that were used last. They depend only on the sequence of requests: the reading thread
  * and the caller make the same requests, so they know the same blocks. */
 typedef struct recent {
-    struct {
-        int shard; /* -1: empty */
-        int64_t block;
-        uint64_t used; /* by `clock` */
-    } slot[CACHED_BLOCKS];
+    slot slot[CACHED_BLOCKS];
     uint64_t clock;
 } recent;
-
-typedef struct open_shard {
-    int shard, fd; /* -1: none */
-    uint64_t used; /* by the checkpoint's `clock` */
-} open_shard;
 
 typedef struct source {
     int shard;
@@ -39,8 +36,9 @@ struct z3d_checkpoint {
     char *folder;
     z3d_manifest manifest;
     z3d_checkpoint_verify verify;
-    open_shard open[OPEN_SHARDS];
-    int *first_source; /* by tensor * Z3D_STATE_KINDS + kind; one more at the end */
+    slot open[OPEN_SHARDS];
+    int fd[OPEN_SHARDS]; /* of `open`; -1: none */
+    int *first_source;   /* by tensor * Z3D_STATE_KINDS + kind; one more at the end */
     source *source;
     recent cache;
     char *bytes[CACHED_BLOCKS]; /* the blocks of `cache` */
@@ -83,7 +81,7 @@ z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *c, "a checkpoint", &c));
     forget(&c->cache);
-    for (int i = 0; i < OPEN_SHARDS; i++) c->open[i] = (open_shard){-1, -1, 0};
+    for (int i = 0; i < OPEN_SHARDS; i++) c->open[i].shard = c->fd[i] = -1;
     c->folder = strdup(folder);
     z3d_status status =
         c->folder ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
@@ -121,7 +119,7 @@ const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *c) {
 void z3d_checkpoint_close(z3d_checkpoint *c) {
     if (!c) return;
     for (int i = 0; i < OPEN_SHARDS; i++)
-        if (c->open[i].fd >= 0) close(c->open[i].fd);
+        if (c->fd[i] >= 0) close(c->fd[i]);
     for (int i = 0; i < CACHED_BLOCKS; i++) free(c->bytes[i]);
     free(c->first_source);
     free(c->source);
@@ -169,10 +167,9 @@ bool z3d_has_new_rows(const z3d_checkpoint *c, const z3d_parameter_group *group,
     const z3d_parameter *p = &group->parameter[parameter];
     const int tensor =
         p->dims == 2 && p->padded_dim > 0 ? z3d_checkpoint_find_parameter(c, group, parameter) : -1;
-    z3d_part whole;
     if (tensor < 0) return false;
-    z3d_checkpoint_whole(c, tensor, &whole);
-    return whole.outer == 1 && whole.inner == p->shape[1] && whole.global < p->shape[0];
+    const z3d_tensor *t = &c->manifest.tensor[tensor];
+    return t->outer == 1 && t->inner == p->shape[1] && t->global < p->shape[0];
 }
 
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
@@ -187,11 +184,8 @@ z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint) {
 }
 
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, const char *name) {
-    for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
-        if (strcmp(checkpoint->manifest.tensor[i].group, group) == 0 &&
-            strcmp(checkpoint->manifest.tensor[i].name, name) == 0)
-            return i;
-    return -1;
+    const z3d_manifest *m = &checkpoint->manifest;
+    return z3d_find_tensor(m->tensor, m->num_tensors, group, name);
 }
 
 /* ---- blocks ---- */
@@ -229,19 +223,30 @@ static z3d_status open_shard_file(const z3d_checkpoint *c, int s, int *fd) {
     return blame(c, s, open_file(folder_of(c, shard), shard->name, shard->size, fd));
 }
 
+/* The slot of a block. *there: the slot has the block already; else it is the slot whose last use
+ * is longest ago. */
+static int slot_of(slot *slots, int count, uint64_t *clock, int s, int64_t block, bool *there) {
+    int at = 0;
+    *there = false;
+    for (int i = 0; i < count && !*there; i++) {
+        *there = slots[i].shard == s && slots[i].block == block;
+        if (*there || slots[i].used < slots[at].used) at = i;
+    }
+    slots[at] = (slot){s, block, ++*clock};
+    return at;
+}
+
 /* Opens a shard, unless it is open; closes the one whose last use is longest ago. */
 static z3d_status need_shard(z3d_checkpoint *c, int s, int *fd) {
-    open_shard *oldest = &c->open[0];
-    for (int i = 0; i < OPEN_SHARDS && oldest->shard != s; i++)
-        if (c->open[i].shard == s || c->open[i].used < oldest->used) oldest = &c->open[i];
-    if (oldest->shard != s) {
-        if (oldest->fd >= 0) close(oldest->fd);
-        *oldest = (open_shard){-1, -1, 0};
-        Z3D_TRY(open_shard_file(c, s, &oldest->fd));
-        oldest->shard = s;
+    bool there;
+    const int at = slot_of(c->open, OPEN_SHARDS, &c->clock, s, 0, &there);
+    if (!there) {
+        if (c->fd[at] >= 0) close(c->fd[at]);
+        c->fd[at] = c->open[at].shard = -1;
+        Z3D_TRY(open_shard_file(c, s, &c->fd[at]));
+        c->open[at].shard = s;
     }
-    oldest->used = ++c->clock;
-    *fd = oldest->fd;
+    *fd = c->fd[at];
     return Z3D_OK;
 }
 
@@ -317,19 +322,8 @@ static z3d_status verify_block(const z3d_checkpoint *c, int s, int64_t block, co
     return check_block(c, s, block, bytes, block_bytes(&c->manifest.shard[s], block));
 }
 
-/* The slot of a block. *there: the slot has the block already; else it is the slot whose last use
- * is longest ago. */
-static int slot_of(recent *r, int s, int64_t block, bool *there) {
-    int slot = 0;
-    *there = false;
-    for (int i = 0; i < CACHED_BLOCKS && !*there; i++) {
-        *there = r->slot[i].shard == s && r->slot[i].block == block;
-        if (*there || r->slot[i].used < r->slot[slot].used) slot = i;
-    }
-    r->slot[slot].shard = s;
-    r->slot[slot].block = block;
-    r->slot[slot].used = ++r->clock;
-    return slot;
+static int slot_of_block(recent *r, int s, int64_t block, bool *there) {
+    return slot_of(r->slot, CACHED_BLOCKS, &r->clock, s, block, there);
 }
 
 /* The block, which is read into the cache if it is not there. ahead: NULL, or takes blocks that
@@ -337,8 +331,8 @@ static int slot_of(recent *r, int s, int64_t block, bool *there) {
 static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t block,
                          const char **bytes) {
     bool there;
-    int slot = slot_of(&c->cache, s, block, &there);
-    char **at = &c->bytes[slot];
+    const int at_slot = slot_of_block(&c->cache, s, block, &there);
+    char **at = &c->bytes[at_slot];
     z3d_status status = Z3D_OK;
     *bytes = NULL;
     if (!there) {
@@ -346,7 +340,7 @@ static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t 
         if (status == Z3D_OK)
             status = ahead ? z3d_prefetch_take(ahead, at) : read_block(c, s, block, false, *at);
         if (status == Z3D_OK) status = verify_block(c, s, block, *at);
-        if (status != Z3D_OK) c->cache.slot[slot].shard = -1;
+        if (status != Z3D_OK) c->cache.slot[at_slot].shard = -1;
     }
     *bytes = *at;
     return status;
@@ -478,7 +472,7 @@ static z3d_status next_unread(scout *s, piece *p) {
     while (there) {
         Z3D_TRY(next_piece(&s->walk, p));
         if (p->count == 0) return Z3D_OK;
-        (void)slot_of(&s->cache, p->shard, p->block, &there);
+        (void)slot_of_block(&s->cache, p->shard, p->block, &there);
     }
     return Z3D_OK;
 }

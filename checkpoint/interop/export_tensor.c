@@ -49,12 +49,10 @@ static int find_adapter(const target *t, const char *end) {
 
 static z3d_status read_adapter(target *t) {
     const int a = find_adapter(t, Z3D_LORA_A), b = find_adapter(t, Z3D_LORA_B);
-    z3d_part whole;
     if (t->written->scale == 0 || a < 0 || b < 0) return Z3D_OK;
-    z3d_checkpoint_whole(t->checkpoint, a, &whole);
-    t->rank = whole.count / t->view->columns;
-    z3d_checkpoint_whole(t->checkpoint, b, &whole);
-    if (t->rank < 1 || whole.count != t->rank * t->view->rows)
+    t->rank = z3d_tensor_elements(z3d_checkpoint_tensor(t->checkpoint, a)) / t->view->columns;
+    if (t->rank < 1 ||
+        z3d_tensor_elements(z3d_checkpoint_tensor(t->checkpoint, b)) != t->rank * t->view->rows)
         return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s: its adapter has another shape", t->view->name);
     Z3D_TRY(read_whole(t, a, &t->a));
     return read_whole(t, b, &t->b);

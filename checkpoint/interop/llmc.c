@@ -43,23 +43,12 @@ static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t siz
 
 /* ---- reading ---- */
 
-/* Searches from tensor `from` on: a block's tensors follow those of the previous block. */
-static int find(const z3d_interop *f, const char *group, const char *name, int from) {
-    for (int i = 0; i < f->count; i++) {
-        int k = (from + i) % f->count;
-        if (strcmp(f->tensor[k].group, group) == 0 && strcmp(f->tensor[k].name, name) == 0)
-            return k;
-    }
-    return -1;
-}
-
 static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded) {
     int64_t at = HEADER * 4;
     char group[Z3D_NAME];
-    int tensor = 0;
     for (int i = 0; i < ENTRIES; i++)
         for (int64_t l = 0; group_of(i, l, f->config->model_num_layers, group, sizeof group); l++) {
-            tensor = find(f, group, order[i].name, tensor);
+            const int tensor = z3d_find_tensor(f->tensor, f->count, group, order[i].name);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
             f->place[tensor] = (z3d_interop_source){.found = true, .dtype = dtype, .offset = at};
             at += z3d_bytes_of(dtype, i == 0 ? padded * f->config->model_hidden_size

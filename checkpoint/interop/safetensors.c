@@ -9,6 +9,9 @@
 
 enum { MAX_HEADER = 1 << 26 };
 
+const char *const z3d_safetensors_types[Z3D_SAFETENSORS_TYPES] = {
+    [Z3D_F32] = "F32", [Z3D_BF16] = "BF16", [Z3D_F16] = "F16"};
+
 /* A name of ours, for the search of the header's tensors. */
 typedef struct listed {
     const char *name;
@@ -46,15 +49,10 @@ static const char *without_prefix(const z3d_model_interop *model, const char *na
 /* ---- one entry ---- */
 
 static bool read_dtype(const z3d_json *entry, z3d_dtype *out) {
-    static const struct {
-        const char *name;
-        z3d_dtype dtype;
-    } types[] = {{"F32", Z3D_F32}, {"F16", Z3D_F16}, {"BF16", Z3D_BF16}};
-    const z3d_json *dtype = z3d_json_member(entry, "dtype");
-    if (!dtype || dtype->type != Z3D_JSON_STRING) return false;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(dtype->text, types[i].name) == 0) {
-            *out = types[i].dtype;
+    const z3d_json *name = z3d_json_member(entry, "dtype");
+    for (int d = 0; d < Z3D_SAFETENSORS_TYPES; d++)
+        if (z3d_json_is_text(name, z3d_safetensors_types[d])) {
+            *out = (z3d_dtype)d;
             return true;
         }
     return false;
