@@ -85,7 +85,7 @@ static void begin_steps(const z3d_group *group, const z3d_collective *call, bool
     z3d_windows_clear(own);
 }
 
-z3d_status z3d_encoded_begin(z3d_group *group, z3d_operation *operation) {
+static z3d_status begin(z3d_group *group, z3d_operation *operation) {
     begin_steps(group, &operation->call, false);
     return Z3D_OK;
 }
@@ -147,7 +147,7 @@ static z3d_status post_sends(z3d_group *group, const z3d_collective *call, bool 
     return Z3D_OK;
 }
 
-z3d_status z3d_encoded_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
+static z3d_status progress(z3d_group *group, z3d_operation *operation, bool *moved) {
     z3d_message_group *own = group->state;
     const z3d_encoded *run = &own->encoded;
     const z3d_collective *call = &operation->call;
@@ -162,3 +162,5 @@ z3d_status z3d_encoded_progress(z3d_group *group, z3d_operation *operation, bool
     Z3D_TRY(post_receives(group, call, moved));
     return post_sends(group, call, moved);
 }
+
+const z3d_message_algorithm z3d_message_encoded = {begin, progress};

@@ -95,10 +95,11 @@ static bool is_small(const z3d_collective *call) {
             z3d_bytes_of(call->dtype, call->count) <= Z3D_SMALL_BYTES);
 }
 
-static z3d_message_algorithm algorithm_of(const z3d_message_group *own,
-                                          const z3d_collective *call) {
-    if (call->wire != Z3D_F32) return Z3D_MESSAGE_ENCODED;
-    return !own->node && is_small(call) ? Z3D_MESSAGE_EXCHANGE : Z3D_MESSAGE_RING;
+static const z3d_message_algorithm *algorithm_of(const z3d_message_group *own,
+                                                 const z3d_collective *call) {
+    if (own->node && z3d_node_takes(own->node, call)) return NULL;
+    if (call->wire != Z3D_F32) return &z3d_message_encoded;
+    return !own->node && is_small(call) ? &z3d_message_exchange : &z3d_message_ring;
 }
 
 static z3d_status begin_head(z3d_group *group) {
@@ -108,31 +109,18 @@ static z3d_status begin_head(z3d_group *group) {
     own->active = true;
     head->started = z3d_now(); /* from its turn on: time in the queue is not its own */
     own->algorithm = algorithm_of(own, &head->call);
-    if (own->node && z3d_node_takes(own->node, &head->call)) {
-        own->algorithm = Z3D_MESSAGE_NODE;
-        z3d_node_begin(own->node, &head->call, (uint64_t)own->sequence);
-    } else if (own->node) {
-        z3d_node_skip(own->node, (uint64_t)own->sequence);
+    if (own->algorithm) {
+        if (own->node) z3d_node_skip(own->node, (uint64_t)own->sequence);
+        return own->algorithm->begin(group, head);
     }
-    switch (own->algorithm) {
-    case Z3D_MESSAGE_RING:
-        return z3d_ring_begin(group, head);
-    case Z3D_MESSAGE_EXCHANGE:
-        return z3d_exchange_begin(group, head);
-    case Z3D_MESSAGE_ENCODED:
-        return z3d_encoded_begin(group, head);
-    default:
-        return Z3D_OK;
-    }
+    z3d_node_begin(own->node, &head->call, (uint64_t)own->sequence);
+    return Z3D_OK;
 }
 
 static z3d_status progress_head(z3d_group *group, bool *moved) {
     z3d_message_group *own = group->state;
-    if (own->algorithm == Z3D_MESSAGE_EXCHANGE)
-        return z3d_exchange_progress(group, own->head, moved);
-    if (own->algorithm == Z3D_MESSAGE_RING) return z3d_ring_progress(group, own->head, moved);
-    if (own->algorithm == Z3D_MESSAGE_ENCODED) return z3d_encoded_progress(group, own->head, moved);
     bool done;
+    if (own->algorithm) return own->algorithm->progress(group, own->head, moved);
     Z3D_TRY(z3d_node_progress(own->node, &own->head->call, moved, &done));
     if (done) own->active = false;
     return Z3D_OK;

@@ -34,18 +34,18 @@ typedef struct z3d_encoded {
     int64_t segments, total; /* of one row; of all steps */
 } z3d_encoded;
 
-/* The algorithm of the collective at the head. */
-typedef enum z3d_message_algorithm {
-    Z3D_MESSAGE_RING,
-    Z3D_MESSAGE_EXCHANGE,
-    Z3D_MESSAGE_ENCODED,
-    Z3D_MESSAGE_NODE
+/* An algorithm. begin prepares the collective at the head. progress advances it without blocking:
+ * *moved if it advanced; own->active becomes false at its end. Errors: ERR_COMM. */
+typedef struct z3d_message_algorithm {
+    z3d_status (*begin)(z3d_group *group, z3d_operation *operation);
+    z3d_status (*progress)(z3d_group *group, z3d_operation *operation, bool *moved);
 } z3d_message_algorithm;
 
 typedef struct z3d_message_group {
     z3d_channel *channel;
-    z3d_node *node;                   /* NULL: members on several nodes, or no shared memory */
-    z3d_message_algorithm algorithm;  /* of the collective at the head */
+    z3d_node *node; /* NULL: members on several nodes, or no shared memory */
+    const z3d_message_algorithm
+        *algorithm;                   /* of the collective at the head; NULL: `node` does it */
     bool active;                      /* the collective at the head has begun */
     int tag;                          /* of the collective at the head */
     z3d_operation *head, *tail;       /* collectives, in the order of their starts */
@@ -60,10 +60,6 @@ typedef struct z3d_message_group {
     z3d_message *exchanged; /* 2 x size: receives by member, then sends by member */
 } z3d_message_group;
 
-/* Each algorithm has two functions. begin prepares the collective at the head. progress advances it
- * without blocking: *moved if it advanced; own->active becomes false at its end. Errors: ERR_COMM.
- */
-
 /* messages.c: the windows of the collective at the head. begin starts a segment's message. test:
  * whether the oldest message has ended; then the caller counts it in `ended`. */
 void z3d_windows_clear(z3d_message_group *own);
@@ -72,15 +68,12 @@ z3d_status z3d_window_begin(const z3d_message_group *own, z3d_window *window, vo
                             int64_t bytes, int peer);
 z3d_status z3d_window_test(z3d_window *window, bool *ended);
 
-/* ring.c: all collectives, along a ring; a broadcast along a chain. */
-z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation);
-z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *moved);
-/* exchange.c: barriers and small all_reduces; each member sends to each other. */
-z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation);
-z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, bool *moved);
-/* encoded.c: sums whose elements travel in another type. */
-z3d_status z3d_encoded_begin(z3d_group *group, z3d_operation *operation);
-z3d_status z3d_encoded_progress(z3d_group *group, z3d_operation *operation, bool *moved);
+/* All collectives, along a ring; a broadcast along a chain. */
+extern const z3d_message_algorithm z3d_message_ring;
+/* Barriers and small all_reduces; each member sends to each other. */
+extern const z3d_message_algorithm z3d_message_exchange;
+/* Sums whose elements travel in another type. */
+extern const z3d_message_algorithm z3d_message_encoded;
 /* p2p.c: sends and receives, which do not wait in the queue. */
 z3d_status z3d_p2p_start(z3d_group *group, z3d_operation *operation);
 z3d_status z3d_p2p_progress(z3d_group *group, bool *moved);

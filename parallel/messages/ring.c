@@ -42,7 +42,7 @@ static place locate(const z3d_group *group, const z3d_ring *ring, const z3d_coll
                    .reduce = call->kind != Z3D_COLLECTIVE_BROADCAST && step < group->size - 1};
 }
 
-z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation) {
+static z3d_status begin(z3d_group *group, z3d_operation *operation) {
     z3d_message_group *own = group->state;
     z3d_ring *ring = &own->ring;
     const z3d_collective *call = &operation->call;
@@ -123,7 +123,7 @@ static z3d_status post_more(z3d_group *group, const z3d_collective *call, bool *
     return Z3D_OK;
 }
 
-z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
+static z3d_status progress(z3d_group *group, z3d_operation *operation, bool *moved) {
     z3d_message_group *own = group->state;
     const z3d_collective *call = &operation->call;
     Z3D_TRY(finish_receives(group, call, moved));
@@ -132,3 +132,5 @@ z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *m
     own->active = own->in.ended < own->ring.receives || own->out.ended < own->ring.sends;
     return Z3D_OK;
 }
+
+const z3d_message_algorithm z3d_message_ring = {begin, progress};
