@@ -240,7 +240,7 @@ static void take_head(z3d_tcp *tcp, z3d_tcp_connection *connection) {
         return;
     }
     connection->left = frame.type == Z3D_TCP_DATA ? frame.bytes : 0;
-    z3d_tcp_take_frame(tcp, connection->rank, &frame, &connection->into);
+    connection->into = z3d_tcp_take_frame(tcp, connection->rank, &frame);
     /* A sender of ours sends the size that was demanded. */
     if (connection->into && connection->into->bytes != frame.bytes)
         z3d_tcp_lose(tcp, connection, "it sends messages of the wrong size");

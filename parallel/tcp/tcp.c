@@ -83,19 +83,16 @@ void z3d_tcp_finish(z3d_tcp *tcp, z3d_message *message) {
     tcp->moved = true;
 }
 
-void z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame, z3d_message **into) {
+z3d_message *z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame) {
     z3d_tcp_peer *peer = &tcp->peer[rank];
-    *into = NULL;
-    if (frame->type == Z3D_TCP_DATA) {
-        /* NULL: the receiver has dropped the message. */
-        *into = take_for(&peer->receives, frame);
-        return;
-    }
+    /* NULL: the receiver has dropped the message. */
+    if (frame->type == Z3D_TCP_DATA) return take_for(&peer->receives, frame);
     z3d_message *message = take_for(&peer->unasked, frame);
     if (message)
         grant(tcp, rank, message, frame);
     else
         keep_frame(tcp, &peer->unanswered, frame);
+    return NULL;
 }
 
 /* ---- the table ---- */

@@ -125,8 +125,8 @@ void z3d_tcp_bury(z3d_tcp *tcp, bool all);
 
 /* tcp.c */
 
-/* Handles an incoming head. *into: the receive of the bytes after it; NULL: none. */
-void z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame, z3d_message **into);
+/* Handles an incoming head. Returns the receive of the bytes after it; NULL: none. */
+z3d_message *z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame);
 /* A message is done. */
 void z3d_tcp_finish(z3d_tcp *tcp, z3d_message *message);
 
