@@ -151,6 +151,13 @@ void z3d_side_print(const char *text);
 /* The port on which a rank's side channel listens; 0: none. */
 int z3d_side_port(const z3d_world *world, int rank);
 
+/* mpi/: whether this build has MPI. */
+extern const bool z3d_mpi_built;
+/* Starts MPI, unless the caller has, and sets the world's transport, rank and size. If the
+ * transport is set, the caller calls its `end`, also after an error. Collective over the launcher's
+ * processes. Errors: ERR_COMM. */
+z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world);
+
 /* tcp/: the port on which a rank listens for messages; 0: messages do not go over TCP. */
 int z3d_tcp_port(const z3d_world *world, int rank);
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/mpi/mpi.h"
-
 /* Set for every rank by Open MPI's mpirun, by PMIx launchers (prrte, srun --mpi=pmix), and by PMI
  * launchers (MPICH's and Intel's mpiexec, srun --mpi=pmi2). */
 static const char *const mpi_marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",

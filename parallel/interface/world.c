@@ -10,7 +10,6 @@
 
 #include "parallel/interface/internal.h"
 #include "parallel/interface/launcher.h"
-#include "parallel/mpi/mpi.h"
 #include "parallel/tcp/tcp.h"
 
 enum { AGREE_BYTES = 1024 }; /* of an error message that ranks send each other */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/mpi/mpi.h"
+#include "parallel/interface/internal.h"
 
 const bool z3d_mpi_built = true;
 
