@@ -217,7 +217,7 @@ static bool is_ours(int folder, const char *name) {
     return S_ISREG(info.st_mode) && is_file_of_a_save(name);
 }
 
-static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) {
+static z3d_status find_foreign(const char *folder, char what[Z3D_STRANGERS_TEXT]) {
     struct stat info;
     *what = '\0';
     if (lstat(folder, &info) != 0)
@@ -225,7 +225,7 @@ static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) 
                    ? Z3D_OK
                    : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", folder, strerror(errno));
     if (!S_ISDIR(info.st_mode)) {
-        snprintf(what, Z3D_INTEROP_TEXT, "is %s",
+        snprintf(what, Z3D_STRANGERS_TEXT, "is %s",
                  S_ISLNK(info.st_mode)   ? "a link"
                  : S_ISREG(info.st_mode) ? "a file"
                                          : "not a folder");
@@ -237,7 +237,7 @@ static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) 
     errno = 0;
     for (struct dirent *entry; !*what && (entry = readdir(list)); errno = 0)
         if (!is_ours(dirfd(list), entry->d_name))
-            snprintf(what, Z3D_INTEROP_TEXT, "holds \"%.100s\"", entry->d_name);
+            snprintf(what, Z3D_STRANGERS_TEXT, "holds \"%.100s\"", entry->d_name);
     int error = *what ? 0 : errno;
     closedir(list);
     return error == 0
@@ -245,7 +245,7 @@ static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) 
                : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(error));
 }
 
-z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_INTEROP_TEXT]) {
+z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_STRANGERS_TEXT]) {
     z3d_pending_io io;
     z3d_pending_io_begin(&io, "checkpoint: listing", folder);
     z3d_status status = find_foreign(folder, what);
@@ -254,7 +254,7 @@ z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_INTEROP_TEXT])
 }
 
 z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
-    char what[Z3D_INTEROP_TEXT];
+    char what[Z3D_STRANGERS_TEXT];
     Z3D_TRY(z3d_folder_strangers(folder, what));
     if (!*what) return z3d_io_remove_tree(hook, folder, NULL);
     return Z3D_ERROR(Z3D_ERR_IO,

@@ -84,7 +84,9 @@ typedef struct loading {
     bool average; /* the average is loaded as the parameters */
     const z3d_model *model;
     z3d_wanted *range; /* one kind after the other, as in the files */
-    int *group, *parameter;
+    struct home {
+        int group, parameter;
+    } * home; /* by range */
     int count;
     float *chunk;
     int held;                /* the range of the elements in `chunk` */
@@ -95,8 +97,7 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
     size_t tensors = (size_t)z3d_count_parameters(l->model);
     size_t most = tensors * Z3D_STATE_KINDS + 1;
     Z3D_TRY(z3d_new(most, sizeof *l->range, "what is to be read", &l->range));
-    Z3D_TRY(z3d_new(most, sizeof *l->group, "what is to be read", &l->group));
-    Z3D_TRY(z3d_new(most, sizeof *l->parameter, "what is to be read", &l->parameter));
+    Z3D_TRY(z3d_new(most, sizeof *l->home, "what is to be read", &l->home));
     Z3D_TRY(z3d_new(CHUNK, sizeof *l->chunk, "a buffer to load through", &l->chunk));
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
         for (int g = 0; g < l->model->num_groups && kinds >> kind & 1; g++)
@@ -114,16 +115,15 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                     z3d_without_new_rows(c, r->tensor, &r->slice);
                 r->first = r->slice.first;
                 r->count = r->slice.count;
-                l->group[l->count] = g;
-                l->parameter[l->count++] = i;
+                l->home[l->count++] = (struct home){g, i};
             }
     return Z3D_OK;
 }
 
 static z3d_status put(loading *l, int range, int64_t first, int64_t count, const float *values) {
     const z3d_tensor_kind kind = l->average ? Z3D_TENSOR_PARAMETER : l->range[range].kind;
-    return z3d_engine_write_part(l->engine, kind, l->group[range], l->parameter[range], first,
-                                 count, values);
+    return z3d_engine_write_part(l->engine, kind, l->home[range].group, l->home[range].parameter,
+                                 first, count, values);
 }
 
 static z3d_status flush(loading *l) {
@@ -150,8 +150,7 @@ static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *mod
     if (status == Z3D_OK) status = z3d_checkpoint_read_all(c, l.range, l.count, ranks, take, &l);
     if (status == Z3D_OK) status = flush(&l);
     free(l.range);
-    free(l.group);
-    free(l.parameter);
+    free(l.home);
     free(l.chunk);
     return status;
 }

@@ -379,7 +379,7 @@ static z3d_status check_slice(const z3d_checkpoint *c, int kind, int tensor, con
     return Z3D_OK;
 }
 
-/* A cursor that walks through ranges, and through each contiguous run of elements in a file. */
+/* A position in a list of ranges, and in a run of elements that are contiguous in a file. */
 typedef struct walk {
     const z3d_checkpoint *c;
     const z3d_wanted *range;
@@ -457,8 +457,8 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tens
 
 /* ---- many ranges, read ahead ---- */
 
-/* The reading thread's state: the same walk as the caller's, and the blocks that will be in the
- * caller's cache. */
+/* The reading thread's state: the same positions as the caller's, and the blocks that will be in
+ * the caller's cache. */
 typedef struct scout {
     z3d_checkpoint *c;
     walk walk;

@@ -67,9 +67,8 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
     for (int i = 0; i < o->count && status == Z3D_OK; i++) {
         const exported *t = &o->tensor[i];
         if (t->shard == o->shard)
-            status = z3d_export_tensor(o->checkpoint, t->tensor, &t->view, t->view.turned,
-                                       &o->files->values, fd, path,
-                                       8 + (int64_t)header.length + t->begin, &o->files->bad);
+            status = z3d_export_tensor(o->checkpoint, t->tensor, &t->view, &o->files->values, fd,
+                                       path, 8 + (int64_t)header.length + t->begin, &o->files->bad);
     }
     z3d_string_free(&header);
     return status;

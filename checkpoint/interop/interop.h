@@ -142,10 +142,11 @@ typedef struct z3d_export_values {
     z3d_dtype dtype;      /* the written type */
 } z3d_export_values;
 
-/* Writes one tensor's values in the shape of `view` at byte `offset` of a file, in a fixed amount
- * of memory. turned: as [in, out]. Counts in *bad the values that are not finite in the file. */
+/* Writes one tensor's values in the shape of `view`, transposed if it is turned, at byte `offset`
+ * of a file, in a fixed amount of memory. Counts in *bad the values that are not finite in the
+ * file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
-                             bool turned, const z3d_export_values *values, int fd, const char *path,
+                             const z3d_export_values *values, int fd, const char *path,
                              int64_t offset, z3d_nonfinite *bad);
 /* Writes a file as PATH.part, syncs it, and renames it to PATH. */
 typedef z3d_status (*z3d_export_writer)(void *context, int fd, const char *path);

@@ -43,12 +43,20 @@ static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t siz
 
 /* ---- reading ---- */
 
+/* Searches from tensor `from` on: a block's tensors follow those of the previous block. A search
+ * from the first one would take minutes for a small file of ten thousand layers. */
+static int find(const z3d_interop *f, const char *group, const char *name, int from) {
+    const int at = z3d_find_tensor(f->tensor + from, f->count - from, group, name);
+    return at < 0 ? z3d_find_tensor(f->tensor, from, group, name) : from + at;
+}
+
 static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded) {
     int64_t at = HEADER * 4;
     char group[Z3D_NAME];
+    int tensor = 0;
     for (int i = 0; i < ENTRIES; i++)
         for (int64_t l = 0; group_of(i, l, f->config->model_num_layers, group, sizeof group); l++) {
-            const int tensor = z3d_find_tensor(f->tensor, f->count, group, order[i].name);
+            tensor = find(f, group, order[i].name, tensor);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
             f->place[tensor] = (z3d_interop_source){.found = true, .dtype = dtype, .offset = at};
             at += z3d_bytes_of(dtype, i == 0 ? padded * f->config->model_hidden_size
@@ -134,7 +142,8 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config,
                                  order[i].name);
             const z3d_tensor *t = z3d_checkpoint_tensor(c, tensor);
             type->interop->view(group, order[i].name, t->dims, t->shape, &view);
-            Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, values, fd, path, at, bad));
+            view.turned = false;
+            Z3D_TRY(z3d_export_tensor(c, tensor, &view, values, fd, path, at, bad));
             /* Padded rows stay a hole in the file, which reads as zeros. */
             const int64_t rows = i == 0 ? padded : view.rows ? view.rows : 1;
             at += z3d_bytes_of(dtype, rows * view.columns);
