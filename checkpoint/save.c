@@ -211,12 +211,6 @@ static void join_thread(z3d_save *save) {
     save->has_thread = false;
 }
 
-/* Ends the phase on this rank: its status, with the message restored in this thread. */
-static z3d_status end_phase(z3d_store *store) {
-    join_thread(&store->save);
-    return z3d_error_restore(&store->save.result);
-}
-
 /* ---- the start of a save ---- */
 
 static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info) {
@@ -402,7 +396,8 @@ static z3d_status all_finished(const z3d_store *store, bool wait, bool *finished
 static z3d_status advance(z3d_store *store, bool *durable) {
     z3d_save_phase phase = store->save.phase;
     z3d_watchdog_position(store->config.world, false, place_of(store));
-    Z3D_TRY(agree(store, end_phase(store)));
+    join_thread(&store->save);
+    Z3D_TRY(agree(store, z3d_error_restore(&store->save.result)));
     *durable = phase == Z3D_SAVE_COMMIT;
     if (*durable) return Z3D_OK;
     if (phase == Z3D_SAVE_WRITE) Z3D_TRY(collect(store));

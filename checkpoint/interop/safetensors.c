@@ -191,10 +191,9 @@ static z3d_status check_spans(span *spans, size_t count, int64_t room) {
 }
 
 static void read_metadata(z3d_interop *f, const z3d_json *metadata) {
-    const z3d_json *base = z3d_json_member(metadata, Z3D_ADAPTER_BASE);
+    const char *base = z3d_json_text(metadata, Z3D_ADAPTER_BASE);
     z3d_digest unused;
-    if (base && base->type == Z3D_JSON_STRING && z3d_digest_parse(base->text, &unused))
-        snprintf(f->base, sizeof f->base, "%s", base->text);
+    if (z3d_digest_parse(base, &unused)) snprintf(f->base, sizeof f->base, "%s", base);
 }
 
 /* Adds a problem. If several tensors of an adapter are wrong, they have one cause: only the first

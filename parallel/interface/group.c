@@ -1,4 +1,4 @@
-/* Groups and their collectives: names, checks of arguments, the observer, tickets, traffic
+/* Groups and their collectives: checks of arguments, the observer, tickets, traffic
  * counting, and the dispatch to a backend's table. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -205,15 +205,6 @@ void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traff
 }
 
 /* ---- starting ---- */
-
-const char *z3d_collective_name(z3d_collective_kind kind) {
-    static const char *const names[] = {
-#define X(NAME, name) #name,
-        Z3D_COLLECTIVE_MAP(X)
-#undef X
-    };
-    return (unsigned)kind < Z3D_COLLECTIVE_COUNT ? names[kind] : "?";
-}
 
 static bool is_p2p(z3d_collective_kind kind) {
     return kind == Z3D_COLLECTIVE_SEND || kind == Z3D_COLLECTIVE_RECV;

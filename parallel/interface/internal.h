@@ -116,9 +116,10 @@ z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation);
 z3d_status z3d_staging_end(z3d_group *group, const z3d_operation *operation);
 void z3d_staging_free(z3d_group *group, z3d_operation *operation);
 
-/* progress.c: marks an operation as done and counts its time. */
+/* operation.c: marks an operation as done and counts its time. */
 void z3d_operation_finish(z3d_group *group, z3d_operation *operation);
-/* Advances the pending operations of all groups once; true if any advanced. An error is
+
+/* progress.c: advances the pending operations of all groups once; true if any advanced. An error is
  * kept in its group (`broken`). */
 bool z3d_world_progress(z3d_world *world);
 /* The same, with the signature of a device's poll. */

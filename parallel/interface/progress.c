@@ -6,13 +6,6 @@
 
 #include "parallel/interface/internal.h"
 
-void z3d_operation_finish(z3d_group *group, z3d_operation *operation) {
-    operation->done = true;
-    group->pending--;
-    if (group->world)
-        group->traffic[operation->call.kind].seconds += z3d_now() - operation->started;
-}
-
 bool z3d_world_progress(z3d_world *world) {
     if (world->progressing) return false;
     world->progressing = true;

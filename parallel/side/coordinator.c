@@ -64,10 +64,6 @@ static _Noreturn void end_run(struct z3d_side *side, const char *text) {
     end_process();
 }
 
-static _Noreturn void end_run_string(struct z3d_side *side, z3d_string *text) {
-    end_run(side, text->text ? text->text : "zero3d: a rank died; ending the run\n");
-}
-
 /* ---- connections ---- */
 
 int z3d_coordinator_connected(const struct z3d_side *side) {
@@ -136,10 +132,6 @@ static bool take_hello(struct z3d_side *side, z3d_connection *connection, const 
 
 /* ---- what this rank says to the coordinator ---- */
 
-static void own_position(struct z3d_side *side, z3d_position *out) {
-    z3d_position_read(&side->slots[side->slot_of[side->rank]], out);
-}
-
 /* Clocks differ between nodes: times travel as ages. Negative: none. */
 static double age_of(double since) {
     return since == 0 ? -1 : z3d_now() - since;
@@ -156,7 +148,7 @@ static void send_place(struct z3d_side *side, bool answer) {
     z3d_position place;
     z3d_pending_ios pending;
     if (find_connection(side, to) < 0) return;
-    own_position(side, &place);
+    z3d_report_position(side, side->rank, &place);
     z3d_pending_io_look(&pending);
     z3d_wire_position message = {.age = age_of(place.since),
                                  .pending_io_age = age_of(pending.since),
@@ -236,7 +228,7 @@ static void finish_collecting(struct z3d_side *side) {
     }
     z3d_string text = {0};
     z3d_report_stuck(side, &text);
-    end_run_string(side, &text);
+    end_run(side, text.text ? text.text : "zero3d: watchdog: a rank hangs; ending the run\n");
 }
 
 static void coordinator_lost(struct z3d_side *side, bool silent);
@@ -263,7 +255,7 @@ static void check_own_wait(struct z3d_side *side) {
     const double again = 5, lost = 3; /* seconds */
     z3d_seen mine;
     double now = z3d_now();
-    own_position(side, &mine.place);
+    z3d_report_position(side, side->rank, &mine.place);
     z3d_pending_io_look(&mine.pending);
     bool stuck = waits_too_long(side, &mine) || z3d_too_long(side, mine.pending.since);
     if (was_stopped(side, now) || !stuck)
@@ -366,9 +358,9 @@ static void coordinator_lost(struct z3d_side *side, bool silent) {
     side->ending = true; /* later losses are not the cause */
     /* The other ranks are connecting to this one: it must stay until they are told. */
     double until = z3d_now() + 0.3;
-    z3d_string text = {0};
-    z3d_report_death(side, lost, silent, &text);
-    z3d_side_print(text.text ? text.text : "zero3d: rank 0 died; ending the run\n");
+    char line[Z3D_LINE_BYTES];
+    z3d_report_death(side, lost, silent, line);
+    z3d_side_print(line);
     while (z3d_now() < until) z3d_coordinator_turn(side, 50);
     reach_the_rest(side, lost);
     end_run(side, "");
@@ -386,9 +378,9 @@ static void on_close(struct z3d_side *side, int index) {
         if (rank != 0) end_process();
         coordinator_lost(side, false);
     } else if (is_coordinator(side)) {
-        z3d_string text = {0};
-        z3d_report_death(side, rank, false, &text);
-        end_run_string(side, &text);
+        char line[Z3D_LINE_BYTES];
+        z3d_report_death(side, rank, false, line);
+        end_run(side, line);
     }
 }
 
@@ -432,7 +424,7 @@ static void say_goodbyes(struct z3d_side *side) {
 static void timers(struct z3d_side *side) {
     z3d_position place;
     if (side->ending) return;
-    own_position(side, &place);
+    z3d_report_position(side, side->rank, &place);
     if (!side->stopping && (place.since != side->told.since || place.waiting != side->told.waiting))
         send_place(side, false);
     if (!side->stopping) check_own_wait(side);

@@ -164,8 +164,8 @@ bool z3d_too_long(const struct z3d_side *side, double since);
 
 /* A rank's position: from shared memory, or else its last report. */
 void z3d_report_position(struct z3d_side *side, int rank, z3d_position *out);
-/* Appends the line of a rank that died, or (silent) that does not answer. */
-void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *out);
+/* Writes the line of a rank that died, or (silent) that does not answer. */
+void z3d_report_death(struct z3d_side *side, int rank, bool silent, char line[Z3D_LINE_BYTES]);
 /* Appends the lines of a hang: its cause, and a table of all positions. */
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out);
 
