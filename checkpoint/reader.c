@@ -380,14 +380,14 @@ static z3d_status check_slice(const z3d_checkpoint *c, int kind, int tensor, con
 }
 
 /* A position in a list of ranges, and in a run of elements that are contiguous in a file. */
-typedef struct walk {
+typedef struct cursor {
     const z3d_checkpoint *c;
     const z3d_wanted *range;
     int count, at;
     int64_t first, left; /* next element of range `at`, and how many are left */
     int source;
     int64_t offset, run; /* next byte in its shard, and elements left of the run */
-} walk;
+} cursor;
 
 /* Elements of a range that are in one block. */
 typedef struct piece {
@@ -396,7 +396,7 @@ typedef struct piece {
     int64_t block, within; /* first byte in the block */
 } piece;
 
-static z3d_status next_run(walk *w) {
+static z3d_status next_run(cursor *w) {
     const z3d_checkpoint *c = w->c;
     const z3d_wanted *range = &w->range[w->at];
     int begin = c->first_source[range->tensor * Z3D_STATE_KINDS + (int)range->kind];
@@ -418,7 +418,7 @@ static z3d_status next_run(walk *w) {
 }
 
 /* The next piece; its count is 0 after the last one. */
-static z3d_status next_piece(walk *w, piece *out) {
+static z3d_status next_piece(cursor *w, piece *out) {
     *out = (piece){0};
     while (w->left == 0 && w->at + 1 < w->count) {
         const z3d_wanted *r = &w->range[++w->at];
@@ -438,7 +438,7 @@ static z3d_status next_piece(walk *w, piece *out) {
 z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tensor,
                                const z3d_part *slice, int64_t first, int64_t count, float *out) {
     const z3d_wanted range = {kind, tensor, *slice, first, count};
-    walk w = {.c = c, .range = &range, .count = 1, .at = -1};
+    cursor w = {.c = c, .range = &range, .count = 1, .at = -1};
     piece p;
     for (;;) {
         const char *bytes;
@@ -461,7 +461,7 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tens
  * the caller's cache. */
 typedef struct scout {
     z3d_checkpoint *c;
-    walk walk;
+    cursor cursor;
     recent cache;
     bool once; /* no other rank reads the same blocks */
 } scout;
@@ -470,7 +470,7 @@ typedef struct scout {
 static z3d_status next_unread(scout *s, piece *p) {
     bool there = true;
     while (there) {
-        Z3D_TRY(next_piece(&s->walk, p));
+        Z3D_TRY(next_piece(&s->cursor, p));
         if (p->count == 0) return Z3D_OK;
         (void)slot_of_block(&s->cache, p->shard, p->block, &there);
     }
@@ -492,8 +492,8 @@ static z3d_status read_once(scout s, int ranks, bool *once) {
     const z3d_manifest *m = &s.c->manifest;
     double all = 0, mine = 0;
     piece p;
-    for (int i = 0; i < s.walk.count; i++)
-        all += 4 * (double)z3d_tensor_elements(&m->tensor[s.walk.range[i].tensor]);
+    for (int i = 0; i < s.cursor.count; i++)
+        all += 4 * (double)z3d_tensor_elements(&m->tensor[s.cursor.range[i].tensor]);
     for (*once = true; *once; *once = mine * ranks <= 1.25 * all) {
         Z3D_TRY(next_unread(&s, &p));
         if (p.count == 0) return Z3D_OK;
@@ -504,8 +504,8 @@ static z3d_status read_once(scout s, int ranks, bool *once) {
 
 z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, int count, int ranks,
                                    z3d_wanted_values take, void *context) {
-    walk w = {.c = c, .range = range, .count = count, .at = -1};
-    scout s = {.c = c, .walk = w};
+    cursor w = {.c = c, .range = range, .count = count, .at = -1};
+    scout s = {.c = c, .cursor = w};
     z3d_prefetch *ahead;
     piece p;
     forget(&c->cache);
@@ -538,7 +538,7 @@ z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *c) {
 /* ---- checking whole files ---- */
 
 static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry *file,
-                                   z3d_checkpoint_verify verify, int64_t *bytes_read) {
+                                   z3d_checkpoint_verify verify, int64_t *checked) {
     int fd;
     char *bytes = NULL;
     Z3D_TRY(open_file(c->folder, file->name, file->size, &fd));
@@ -549,7 +549,7 @@ static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry
         if (status == Z3D_OK && !z3d_digest_equal(z3d_digest_of(bytes, file->size), file->digest))
             status = Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: it does not match its digest",
                                c->folder, file->name);
-        *bytes_read += file->size;
+        *checked += file->size;
     }
     free(bytes);
     close(fd);
@@ -573,24 +573,24 @@ typedef struct turns {
     unsigned kinds;
     int part, parts;
     int64_t counter;
-    char *bytes; /* a buffer for a block */
+    char *bytes;     /* a buffer for a block */
+    int64_t checked; /* bytes */
 } turns;
 
-static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t, const bool *left,
-                               int64_t *bytes_read) {
+static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t, const bool *left) {
     const z3d_shard *shard = &c->manifest.shard[s];
     for (int64_t b = 0; b < shard->num_blocks; b++) {
         if (left[b] || t->counter++ / 16 % t->parts != t->part) continue;
         int64_t count = block_bytes(shard, b);
         Z3D_TRY(blame(c, s, z3d_io_read(fd, shard->name, t->bytes, count, b * Z3D_BLOCK_BYTES)));
         Z3D_TRY(check_block(c, s, b, t->bytes, count));
-        *bytes_read += count;
+        t->checked += count;
         z3d_progress_add(c->progress, count);
     }
     return Z3D_OK;
 }
 
-static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t *bytes_read) {
+static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t) {
     const z3d_shard *shard = &c->manifest.shard[s];
     bool *left = NULL;
     int fd = -1;
@@ -599,7 +599,7 @@ static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t 
         status = z3d_new((size_t)shard->num_blocks + 1, sizeof *left, "blocks to check", &left);
     if (status == Z3D_OK) {
         mark_blocks(shard, t->kinds, left);
-        status = check_blocks(c, s, fd, t, left, bytes_read);
+        status = check_blocks(c, s, fd, t, left);
     }
     free(left);
     if (fd >= 0) close(fd);
@@ -615,22 +615,21 @@ static int64_t bytes_of_shards(const z3d_checkpoint *c) {
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
                                 unsigned read_kinds, int part, int parts, int64_t *bytes_read) {
     turns t = {.kinds = read_kinds, .part = part, .parts = parts};
-    int64_t unused = 0;
-    if (!bytes_read) bytes_read = &unused;
     z3d_progress_begin(c->progress, bytes_of_shards(c));
     for (int i = part; i < c->manifest.num_files; i += parts)
-        Z3D_TRY(check_small_file(c, &c->manifest.file[i], verify, bytes_read));
+        Z3D_TRY(check_small_file(c, &c->manifest.file[i], verify, &t.checked));
     Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &t.bytes));
     z3d_status status = Z3D_OK;
     for (int s = 0; s < c->manifest.num_shards && status == Z3D_OK; s++) {
         int fd;
         if (verify == Z3D_VERIFY_FULL) {
-            status = check_shard(c, s, &t, bytes_read);
+            status = check_shard(c, s, &t);
         } else if (s % parts == part) {
             status = open_shard_file(c, s, &fd);
             if (status == Z3D_OK) close(fd);
         }
     }
     free(t.bytes);
+    if (bytes_read) *bytes_read += t.checked;
     return status;
 }
