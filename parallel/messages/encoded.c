@@ -40,7 +40,8 @@ static int64_t step_of(const z3d_encoded *run, int64_t q) {
     return q / run->segments + 1;
 }
 
-/* Where segment q that this member sends, or receives, lies. */
+/* Where segment q that this member sends, or receives, lies. The sums send the others' rows and
+ * receive the own one; the gather sends the own row and receives the others'. */
 static place locate_segment(const z3d_group *group, const z3d_encoded *run,
                             const z3d_collective *call, int64_t q, bool sends) {
     int64_t step = step_of(run, q);

@@ -44,15 +44,14 @@ typedef struct z3d_message_algorithm {
 typedef struct z3d_message_group {
     z3d_channel *channel;
     z3d_node *node; /* NULL: members on several nodes, or no shared memory */
-    const z3d_message_algorithm
-        *algorithm;                   /* of the collective at the head; NULL: `node` does it */
-    bool active;                      /* the collective at the head has begun */
-    int tag;                          /* of the collective at the head */
-    z3d_operation *head, *tail;       /* collectives, in the order of their starts */
-    z3d_operation *p2p;               /* sends and receives; they wait for no queue */
-    int64_t sequence;                 /* collectives begun: gives their tags */
-    int64_t *sent_to, *received_from; /* sends, receives by peer: give their tags */
-    z3d_window in, out;               /* of `ring` or `encoded` */
+    const z3d_message_algorithm *algorithm; /* of the head; NULL: `node` does it */
+    bool active;                            /* the collective at the head has begun */
+    int tag;                                /* of the collective at the head */
+    z3d_operation *head, *tail;             /* collectives, in the order of their starts */
+    z3d_operation *p2p;                     /* sends and receives; they wait for no queue */
+    int64_t sequence;                       /* collectives begun: gives their tags */
+    int64_t *sent_to, *received_from;       /* sends, receives by peer: give their tags */
+    z3d_window in, out;                     /* of `ring` or `encoded` */
     z3d_ring ring;
     z3d_encoded encoded;
     char *slots;            /* segments received for a reduction */

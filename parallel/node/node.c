@@ -205,7 +205,10 @@ static z3d_status read_peer(const z3d_node *node, int m, int64_t offset, void *t
     return Z3D_OK;
 }
 
-/* ---- the stages: each does one piece of work, if one can be done now (*worked) ---- */
+/* ---- the stages ---- */
+
+/* Does one piece of work, if one can be done now: *worked. */
+typedef z3d_status (*stage_work)(z3d_node *node, const z3d_collective *call, bool *worked);
 
 static stage after_post(const z3d_node *node, const z3d_collective *call) {
     switch (call->kind) {
@@ -395,15 +398,14 @@ void z3d_node_skip(z3d_node *node, uint64_t number) {
 }
 
 z3d_status z3d_node_progress(z3d_node *node, const z3d_collective *call, bool *moved, bool *done) {
-    static z3d_status (*const stages[])(z3d_node * node, const z3d_collective *call,
-                                        bool *worked) = {
+    static const stage_work work_of[] = {
         [POST] = post,         [SUM_SMALL] = sum_small, [REDUCE] = reduce_own_row,
         [GATHER] = gather_row, [FINISH] = finish,       [DRAIN] = drain};
     bool step = true;
     while (step && node->stage != DONE) {
         stage before = node->stage;
         bool worked = false;
-        Z3D_TRY(stages[before](node, call, &worked));
+        Z3D_TRY(work_of[before](node, call, &worked));
         if (worked) *moved = true;
         /* One large chunk is enough for a poll; changes of the stage cost nothing. */
         step = worked && (!node->large || node->stage != before);
