@@ -45,13 +45,14 @@ static void catch_announcement(void) {
     sigaction(SIGCONT, &action, NULL);
 }
 
+static const int requests[] = {SIGUSR1, SIGTERM, SIGINT};
+enum { REQUESTS = sizeof requests / sizeof *requests };
+
 static void set_mask(int how) {
-    sigset_t requests;
-    sigemptyset(&requests);
-    sigaddset(&requests, SIGUSR1);
-    sigaddset(&requests, SIGTERM);
-    sigaddset(&requests, SIGINT);
-    sigprocmask(how, &requests, NULL);
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < REQUESTS; i++) sigaddset(&set, requests[i]);
+    sigprocmask(how, &set, NULL);
 }
 
 void z3d_world_hold_signals(void) {
@@ -70,9 +71,7 @@ void z3d_world_catch_signals(void) {
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
     struct sigaction action = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGUSR1, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
+    for (int i = 0; i < REQUESTS; i++) sigaction(requests[i], &action, NULL);
     catch_announcement();
     set_mask(SIG_UNBLOCK);
 }
