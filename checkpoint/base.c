@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/new_rows.h"
+#include "checkpoint/format.h"
 
 #define WHERE_IT_IS                                                                                \
     "write where it is now: checkpoint.base=PATH (of zero3d checkpoint: --base PATH)"
@@ -143,13 +143,6 @@ static z3d_status compare_digests(const z3d_manifest *m, const char *name, const
                      name, folder, is, m->info.base.digest);
 }
 
-static int find_tensor(const z3d_manifest *m, const z3d_tensor *t) {
-    for (int i = 0; i < m->num_tensors; i++)
-        if (strcmp(m->tensor[i].group, t->group) == 0 && strcmp(m->tensor[i].name, t->name) == 0)
-            return i;
-    return -1;
-}
-
 /* place[i]: our frozen tensor for tensor i of the base; -1: not needed. */
 static z3d_status match_tensors(const z3d_manifest *m, const char *folder, const z3d_manifest *base,
                                 int *place) {
@@ -157,7 +150,7 @@ static z3d_status match_tensors(const z3d_manifest *m, const char *folder, const
     for (int i = 0; i < m->num_tensors; i++) {
         const z3d_tensor *t = &m->tensor[i];
         if (!t->frozen) continue;
-        const int at = find_tensor(base, t);
+        const int at = z3d_find_tensor(base->tensor, base->num_tensors, t->group, t->name);
         const z3d_tensor *other = at < 0 ? NULL : &base->tensor[at];
         if (!other || other->outer != t->outer || other->global != t->global ||
             other->inner != t->inner)

@@ -81,20 +81,11 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static z3d_status append_step(int64_t step, int64_t **steps, int *count) {
-    if (*count % 16 == 0) {
-        int64_t *grown = realloc(*steps, (size_t)(*count + 16) * sizeof **steps);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of checkpoints");
-        *steps = grown;
-    }
-    (*steps)[(*count)++] = step;
-    return Z3D_OK;
-}
-
 /* The steps of the folders with (complete) or without a manifest. If one cannot be read, the whole
  * list is an error: the callers remove folders, or resume from an older step, by this list. */
 static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, int *count) {
     DIR *folder = opendir(dir);
+    int64_t room = 0;
     z3d_status status = Z3D_OK;
     if (!folder && errno == ENOENT) return Z3D_OK;
     if (!folder && errno == ENOTDIR)
@@ -107,7 +98,9 @@ static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, i
         if (!entry) break;
         if (!parse_name(entry->d_name, &step)) continue;
         status = is_complete(dir, step, &is);
-        if (status == Z3D_OK && is == complete) status = append_step(step, steps, count);
+        if (status != Z3D_OK || is != complete) continue;
+        status = z3d_grow(*count, &room, sizeof **steps, "a list of checkpoints", steps);
+        if (status == Z3D_OK) (*steps)[(*count)++] = step;
     }
     if (status == Z3D_OK && errno != 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", dir, strerror(errno));
@@ -224,7 +217,7 @@ static bool is_ours(int folder, const char *name) {
     return S_ISREG(info.st_mode) && is_file_of_a_save(name);
 }
 
-static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) {
+static z3d_status find_foreign(const char *folder, char what[Z3D_STRANGERS_TEXT]) {
     struct stat info;
     *what = '\0';
     if (lstat(folder, &info) != 0)
@@ -232,7 +225,7 @@ static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) 
                    ? Z3D_OK
                    : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", folder, strerror(errno));
     if (!S_ISDIR(info.st_mode)) {
-        snprintf(what, Z3D_INTEROP_TEXT, "is %s",
+        snprintf(what, Z3D_STRANGERS_TEXT, "is %s",
                  S_ISLNK(info.st_mode)   ? "a link"
                  : S_ISREG(info.st_mode) ? "a file"
                                          : "not a folder");
@@ -244,7 +237,7 @@ static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) 
     errno = 0;
     for (struct dirent *entry; !*what && (entry = readdir(list)); errno = 0)
         if (!is_ours(dirfd(list), entry->d_name))
-            snprintf(what, Z3D_INTEROP_TEXT, "holds \"%.100s\"", entry->d_name);
+            snprintf(what, Z3D_STRANGERS_TEXT, "holds \"%.100s\"", entry->d_name);
     int error = *what ? 0 : errno;
     closedir(list);
     return error == 0
@@ -252,7 +245,7 @@ static z3d_status find_foreign(const char *folder, char what[Z3D_INTEROP_TEXT]) 
                : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(error));
 }
 
-z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_INTEROP_TEXT]) {
+z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_STRANGERS_TEXT]) {
     z3d_pending_io io;
     z3d_pending_io_begin(&io, "checkpoint: listing", folder);
     z3d_status status = find_foreign(folder, what);
@@ -261,7 +254,7 @@ z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_INTEROP_TEXT])
 }
 
 z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
-    char what[Z3D_INTEROP_TEXT];
+    char what[Z3D_STRANGERS_TEXT];
     Z3D_TRY(z3d_folder_strangers(folder, what));
     if (!*what) return z3d_io_remove_tree(hook, folder, NULL);
     return Z3D_ERROR(Z3D_ERR_IO,

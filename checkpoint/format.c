@@ -36,6 +36,24 @@ int64_t z3d_tensor_elements(const z3d_tensor *tensor) {
     return tensor->outer * tensor->global * tensor->inner;
 }
 
+int z3d_find_tensor(const z3d_tensor *tensor, int count, const char *group, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(tensor[i].group, group) == 0 && strcmp(tensor[i].name, name) == 0) return i;
+    return -1;
+}
+
+bool z3d_find_parameter(const z3d_model *model, const z3d_tensor *tensor, int *group,
+                        int *parameter) {
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            *group = g, *parameter = i;
+            if (strcmp(z3d_parameter_home(&model->group[g], i), tensor->group) == 0 &&
+                strcmp(model->group[g].parameter[i].name, tensor->name) == 0)
+                return true;
+        }
+    return false;
+}
+
 int z3d_count_parameters(const z3d_model *model) {
     int count = 0;
     for (int g = 0; g < model->num_groups; g++) count += model->group[g].num_parameters;

@@ -67,6 +67,11 @@ static inline unsigned z3d_saved_kinds(const z3d_manifest *manifest, const z3d_t
 z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count);
 /* The home of each parameter, in the same order. *out is malloc'ed. */
 z3d_status z3d_homes_of(const z3d_model *model, z3d_home **out);
+/* The index of the tensor with these names; -1: none. */
+int z3d_find_tensor(const z3d_tensor *tensor, int count, const char *group, const char *name);
+/* Finds the model's parameter of a tensor, or of its first tile; false: it has none. */
+bool z3d_find_parameter(const z3d_model *model, const z3d_tensor *tensor, int *group,
+                        int *parameter);
 int z3d_count_parameters(const z3d_model *model);
 /* Whether a name has no control characters: a manifest with other names is refused. */
 bool z3d_name_is_plain(const char *name);
@@ -92,13 +97,22 @@ z3d_status z3d_manifest_add_base(z3d_manifest *manifest, const char *name, const
 /* The base of a run that begins with the weights of this checkpoint. */
 z3d_status z3d_checkpoint_find_base(const z3d_checkpoint *checkpoint, const z3d_model *model,
                                     z3d_base *out);
-/* reader.c: the manifest of an open checkpoint, which lives as long. */
-const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *checkpoint);
 /* The digest of the checkpoint's own shards. Two imports of equal weights have one digest. */
 z3d_status z3d_manifest_digest(const z3d_manifest *manifest, char text[Z3D_DIGEST_TEXT]);
 z3d_status z3d_base_copy(const z3d_base *from, z3d_base *out);
 /* Turns ERR_DATA of the base's files into ERR_IO: the checkpoint itself is not damaged. */
 z3d_status z3d_base_failed(z3d_status status);
+
+/* ---- reader.c ---- */
+
+/* The manifest of an open checkpoint, which lives as long. */
+const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *checkpoint);
+/* The parameter's tensor; -1: none. */
+int z3d_checkpoint_find_parameter(const z3d_checkpoint *checkpoint,
+                                  const z3d_parameter_group *group, int parameter);
+/* Whether a parameter is a token table with more rows than the checkpoint's. */
+bool z3d_has_new_rows(const z3d_checkpoint *checkpoint, const z3d_parameter_group *group,
+                      int parameter);
 
 /* The kind to read for `kind` of a tensor: a frozen parameter is its own average. */
 static inline z3d_tensor_kind z3d_value_kind(const z3d_tensor *tensor, z3d_tensor_kind kind) {
@@ -122,6 +136,18 @@ typedef z3d_status (*z3d_wanted_values)(void *context, int range, int64_t first,
  * Errors: those of z3d_checkpoint_read and of `take`. Not collective. */
 z3d_status z3d_checkpoint_read_all(z3d_checkpoint *checkpoint, const z3d_wanted *range, int count,
                                    int ranks, z3d_wanted_values take, void *context);
+
+/* ---- new_rows.c: rows of token ids that a model has and the checkpoint lacks ---- */
+
+/* Cuts the new rows off a slice of such a table. */
+void z3d_without_new_rows(const z3d_checkpoint *checkpoint, int tensor, z3d_part *slice);
+/* Sets each new row to the mean of the checkpoint's rows and logs it. Rank 0 adds the rows in fp64
+ * in their order: equal bits on any topology. Errors: those of z3d_checkpoint_read. Collective;
+ * agreed. */
+z3d_status z3d_fill_new_rows(z3d_world *world, z3d_checkpoint *checkpoint, const z3d_model *model,
+                             z3d_engine *engine);
+
+/* ---- load.c ---- */
 
 /* z3d_world_agree with positions for the watchdog: during the call this rank waits at `what`
  * ("checkpoint: writing shards", up to 60 bytes), after it the rank is at `what`. Collective over

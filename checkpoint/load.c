@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "checkpoint/format.h"
-#include "checkpoint/new_rows.h"
 #include "src/model/lora.h"
 
 /* Sizes in elements. Pieces of LARGE or more go directly to the engine. Smaller ones (from a
@@ -52,18 +51,13 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
 
 /* Whether a parameter is an adapter that the checkpoint lacks. */
 static bool is_new_adapter(const z3d_checkpoint *c, const z3d_parameter_group *group, int i) {
-    const z3d_parameter *p = &group->parameter[i];
-    return p->adapter && z3d_checkpoint_find(c, z3d_parameter_home(group, i), p->name) < 0;
+    return group->parameter[i].adapter && z3d_checkpoint_find_parameter(c, group, i) < 0;
 }
 
 static bool is_new(const z3d_checkpoint *c, const z3d_model *model, const z3d_tensor *t) {
-    for (int g = 0; g < model->num_groups; g++)
-        for (int i = 0; i < model->group[g].num_parameters; i++)
-            if (strcmp(z3d_parameter_home(&model->group[g], i), t->group) == 0 &&
-                strcmp(model->group[g].parameter[i].name, t->name) == 0)
-                return z3d_has_new_rows(c, &model->group[g], i) ||
-                       is_new_adapter(c, &model->group[g], i);
-    return false;
+    int g, i;
+    return z3d_find_parameter(model, t, &g, &i) &&
+           (z3d_has_new_rows(c, &model->group[g], i) || is_new_adapter(c, &model->group[g], i));
 }
 
 /* begins: a new run may have more token ids than the checkpoint, and new adapters. */
@@ -76,12 +70,9 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
     for (int i = 0; i < z3d_checkpoint_num_tensors(c) && status == Z3D_OK; i++) {
         const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         char text[2 * Z3D_NAME + sizeof NO_SUCH_ADAPTER + 60];
-        bool found = false;
-        for (int k = 0; k < count && !found; k++)
-            found = strcmp(tensor[k].group, t->group) == 0 && strcmp(tensor[k].name, t->name) == 0;
         snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model%s",
                  t->group, t->name, z3d_is_adapter(t->name) ? NO_SUCH_ADAPTER : "");
-        if (!found) status = refuse_model(c, text);
+        if (z3d_find_tensor(tensor, count, t->group, t->name) < 0) status = refuse_model(c, text);
     }
     free(tensor);
     return status;
@@ -93,7 +84,9 @@ typedef struct loading {
     bool average; /* the average is loaded as the parameters */
     const z3d_model *model;
     z3d_wanted *range; /* one kind after the other, as in the files */
-    int *group, *parameter;
+    struct home {
+        int group, parameter;
+    } * home; /* by range */
     int count;
     float *chunk;
     int held;                /* the range of the elements in `chunk` */
@@ -104,8 +97,7 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
     size_t tensors = (size_t)z3d_count_parameters(l->model);
     size_t most = tensors * Z3D_STATE_KINDS + 1;
     Z3D_TRY(z3d_new(most, sizeof *l->range, "what is to be read", &l->range));
-    Z3D_TRY(z3d_new(most, sizeof *l->group, "what is to be read", &l->group));
-    Z3D_TRY(z3d_new(most, sizeof *l->parameter, "what is to be read", &l->parameter));
+    Z3D_TRY(z3d_new(most, sizeof *l->home, "what is to be read", &l->home));
     Z3D_TRY(z3d_new(CHUNK, sizeof *l->chunk, "a buffer to load through", &l->chunk));
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
         for (int g = 0; g < l->model->num_groups && kinds >> kind & 1; g++)
@@ -114,8 +106,7 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                     continue;
                 if (is_new_adapter(c, &l->model->group[g], i)) continue;
                 z3d_wanted *r = &l->range[l->count];
-                r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
-                                                l->model->group[g].parameter[i].name);
+                r->tensor = z3d_checkpoint_find_parameter(c, &l->model->group[g], i);
                 r->kind = (z3d_tensor_kind)kind;
                 if (l->average)
                     r->kind = z3d_value_kind(z3d_checkpoint_tensor(c, r->tensor), r->kind);
@@ -124,16 +115,15 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
                     z3d_without_new_rows(c, r->tensor, &r->slice);
                 r->first = r->slice.first;
                 r->count = r->slice.count;
-                l->group[l->count] = g;
-                l->parameter[l->count++] = i;
+                l->home[l->count++] = (struct home){g, i};
             }
     return Z3D_OK;
 }
 
 static z3d_status put(loading *l, int range, int64_t first, int64_t count, const float *values) {
     const z3d_tensor_kind kind = l->average ? Z3D_TENSOR_PARAMETER : l->range[range].kind;
-    return z3d_engine_write_part(l->engine, kind, l->group[range], l->parameter[range], first,
-                                 count, values);
+    return z3d_engine_write_part(l->engine, kind, l->home[range].group, l->home[range].parameter,
+                                 first, count, values);
 }
 
 static z3d_status flush(loading *l) {
@@ -160,8 +150,7 @@ static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *mod
     if (status == Z3D_OK) status = z3d_checkpoint_read_all(c, l.range, l.count, ranks, take, &l);
     if (status == Z3D_OK) status = flush(&l);
     free(l.range);
-    free(l.group);
-    free(l.parameter);
+    free(l.home);
     free(l.chunk);
     return status;
 }
@@ -196,15 +185,14 @@ static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
 static z3d_status compare_frozen(const z3d_checkpoint *c, const z3d_model *model) {
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
-            const char *home = z3d_parameter_home(&model->group[g], i);
-            const char *name = model->group[g].parameter[i].name;
-            const int tensor = z3d_checkpoint_find(c, home, name);
-            const bool frozen = z3d_checkpoint_tensor(c, tensor)->frozen;
+            const z3d_tensor *t =
+                z3d_checkpoint_tensor(c, z3d_checkpoint_find_parameter(c, &model->group[g], i));
+            const bool frozen = t->frozen;
             if (frozen == model->group[g].frozen) continue;
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "%s/%s is %s in the checkpoint of step %lld and %s in this run; a "
                              "resumed run must keep training.freeze",
-                             home, name, frozen ? "frozen" : "trained",
+                             t->group, t->name, frozen ? "frozen" : "trained",
                              (long long)z3d_checkpoint_get_info(c)->engine.step,
                              frozen ? "trained" : "frozen");
         }
@@ -317,8 +305,7 @@ static z3d_status load_kinds(z3d_world *world, const char *folder, const char *b
         status = load(c, z3d_world_size(world), model, engine, purpose);
         status = z3d_checkpoint_agree(world, reading, status);
     }
-    if (status == Z3D_OK && purpose == BEGIN)
-        status = z3d_fill_new_rows(world, reading, c, model, engine);
+    if (status == Z3D_OK && purpose == BEGIN) status = z3d_fill_new_rows(world, c, model, engine);
     if (status == Z3D_OK)
         status = z3d_checkpoint_agree(world, reading, tell(c, model, purpose, info));
     z3d_checkpoint_close(c);

@@ -1,14 +1,12 @@
 /* Begins a model with the weights of a checkpoint that has fewer token ids. */
-#include "checkpoint/new_rows.h"
-
 #include <stdlib.h>
+
+#include "checkpoint/format.h"
 
 enum { CHUNK = Z3D_BLOCK_BYTES / 4 }; /* elements */
 
 void z3d_without_new_rows(const z3d_checkpoint *c, int tensor, z3d_part *slice) {
-    z3d_part whole;
-    z3d_checkpoint_whole(c, tensor, &whole);
-    slice->global = whole.global;
+    slice->global = z3d_checkpoint_tensor(c, tensor)->global;
     if (slice->offset > slice->global) slice->offset = slice->global;
     if (slice->valid > slice->global - slice->offset) slice->valid = slice->global - slice->offset;
     const int64_t elements = slice->valid * slice->inner;
@@ -61,47 +59,43 @@ static z3d_status write_rows(z3d_engine *engine, int group, int parameter, int64
     return Z3D_OK;
 }
 
-static z3d_status fill(z3d_world *world, const char *place, z3d_checkpoint *c,
-                       const z3d_model *model, int group, z3d_engine *engine, int parameter) {
-    const z3d_parameter *p = &model->group[group].parameter[parameter];
-    const int tensor = z3d_checkpoint_find_parameter(c, &model->group[group], parameter);
-    const int64_t columns = p->shape[1];
-    z3d_part whole;
+static z3d_status fill(z3d_world *world, z3d_checkpoint *c, int tensor, z3d_engine *engine,
+                       int group, int parameter) {
+    static const char place[] = "checkpoint: reading";
+    const z3d_tensor *t = z3d_checkpoint_tensor(c, tensor);
     float *mean;
-    z3d_checkpoint_whole(c, tensor, &whole);
-    z3d_status status = z3d_new((size_t)columns, sizeof *mean, "a row of a token table", &mean);
+    z3d_status status = z3d_new((size_t)t->inner, sizeof *mean, "a row of a token table", &mean);
     if (status == Z3D_OK && z3d_world_rank(world) == 0)
-        status = make_mean(c, tensor, columns, mean);
+        status = make_mean(c, tensor, t->inner, mean);
     status = z3d_checkpoint_agree(world, place, status);
     if (status == Z3D_OK)
-        status = z3d_world_broadcast(world, mean, columns * (int64_t)sizeof *mean, 0);
-    if (status == Z3D_OK) status = write_rows(engine, group, parameter, whole.global, mean);
+        status = z3d_world_broadcast(world, mean, t->inner * (int64_t)sizeof *mean, 0);
+    if (status == Z3D_OK) status = write_rows(engine, group, parameter, t->global, mean);
     free(mean);
     return z3d_checkpoint_agree(world, place, status);
 }
 
-static void say(const z3d_checkpoint *c, const z3d_model *model, int group, int parameter) {
-    const int64_t ids = model->group[group].parameter[parameter].shape[0];
-    z3d_part whole;
-    z3d_checkpoint_whole(c, z3d_checkpoint_find_parameter(c, &model->group[group], parameter),
-                         &whole);
-    const int64_t added = ids - whole.global;
+static void say(int64_t ids, int64_t old) {
+    const int64_t added = ids - old;
     z3d_log(Z3D_LOG_INFO,
             "model.vocab_size %lld exceeds the checkpoint's %lld: %lld new row%s of each token "
             "table start%s at the mean of the others",
-            (long long)ids, (long long)whole.global, (long long)added, z3d_plural(added),
+            (long long)ids, (long long)old, (long long)added, z3d_plural(added),
             added == 1 ? "s" : "");
 }
 
-z3d_status z3d_fill_new_rows(z3d_world *world, const char *place, z3d_checkpoint *c,
-                             const z3d_model *model, z3d_engine *engine) {
+z3d_status z3d_fill_new_rows(z3d_world *world, z3d_checkpoint *c, const z3d_model *model,
+                             z3d_engine *engine) {
     bool said = z3d_world_rank(world) != 0;
     for (int g = 0; g < model->num_groups; g++)
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             if (!z3d_has_new_rows(c, &model->group[g], i)) continue;
-            if (!said) say(c, model, g, i);
+            const int tensor = z3d_checkpoint_find_parameter(c, &model->group[g], i);
+            if (!said)
+                say(model->group[g].parameter[i].shape[0],
+                    z3d_checkpoint_tensor(c, tensor)->global);
             said = true;
-            Z3D_TRY(fill(world, place, c, model, g, engine, i));
+            Z3D_TRY(fill(world, c, tensor, engine, g, i));
         }
     return Z3D_OK;
 }

@@ -7,28 +7,25 @@
 #include <unistd.h>
 
 #include "checkpoint/format.h"
-#include "checkpoint/new_rows.h"
 #include "checkpoint/prefetch.h"
 
 enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* often a process may open 1024 files only */
 /* In a file that is read once, blocks so far before the current one leave the page cache. */
 enum { BEHIND = 8 };
 
+/* A block, or (block 0) a file, that was used a short time ago. */
+typedef struct slot {
+    int shard; /* -1: empty */
+    int64_t block;
+    uint64_t used; /* by `clock` */
+} slot;
+
 /* The blocks that were used last. They depend only on the sequence of requests: the reading thread
  * and the caller make the same requests, so they know the same blocks. */
 typedef struct recent {
-    struct {
-        int shard; /* -1: empty */
-        int64_t block;
-        uint64_t used; /* by `clock` */
-    } slot[CACHED_BLOCKS];
+    slot slot[CACHED_BLOCKS];
     uint64_t clock;
 } recent;
-
-typedef struct open_shard {
-    int shard, fd; /* -1: none */
-    uint64_t used; /* by the checkpoint's `clock` */
-} open_shard;
 
 typedef struct source {
     int shard;
@@ -39,8 +36,9 @@ struct z3d_checkpoint {
     char *folder;
     z3d_manifest manifest;
     z3d_checkpoint_verify verify;
-    open_shard open[OPEN_SHARDS];
-    int *first_source; /* by tensor * Z3D_STATE_KINDS + kind; one more at the end */
+    slot open[OPEN_SHARDS];
+    int fd[OPEN_SHARDS]; /* of `open`; -1: none */
+    int *first_source;   /* by tensor * Z3D_STATE_KINDS + kind; one more at the end */
     source *source;
     recent cache;
     char *bytes[CACHED_BLOCKS]; /* the blocks of `cache` */
@@ -83,7 +81,7 @@ z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *c, "a checkpoint", &c));
     forget(&c->cache);
-    for (int i = 0; i < OPEN_SHARDS; i++) c->open[i] = (open_shard){-1, -1, 0};
+    for (int i = 0; i < OPEN_SHARDS; i++) c->open[i].shard = c->fd[i] = -1;
     c->folder = strdup(folder);
     z3d_status status =
         c->folder ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
@@ -121,7 +119,7 @@ const z3d_manifest *z3d_checkpoint_manifest(const z3d_checkpoint *c) {
 void z3d_checkpoint_close(z3d_checkpoint *c) {
     if (!c) return;
     for (int i = 0; i < OPEN_SHARDS; i++)
-        if (c->open[i].fd >= 0) close(c->open[i].fd);
+        if (c->fd[i] >= 0) close(c->fd[i]);
     for (int i = 0; i < CACHED_BLOCKS; i++) free(c->bytes[i]);
     free(c->first_source);
     free(c->source);
@@ -169,10 +167,9 @@ bool z3d_has_new_rows(const z3d_checkpoint *c, const z3d_parameter_group *group,
     const z3d_parameter *p = &group->parameter[parameter];
     const int tensor =
         p->dims == 2 && p->padded_dim > 0 ? z3d_checkpoint_find_parameter(c, group, parameter) : -1;
-    z3d_part whole;
     if (tensor < 0) return false;
-    z3d_checkpoint_whole(c, tensor, &whole);
-    return whole.outer == 1 && whole.inner == p->shape[1] && whole.global < p->shape[0];
+    const z3d_tensor *t = &c->manifest.tensor[tensor];
+    return t->outer == 1 && t->inner == p->shape[1] && t->global < p->shape[0];
 }
 
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
@@ -187,11 +184,8 @@ z3d_status z3d_checkpoint_need_average(const z3d_checkpoint *checkpoint) {
 }
 
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, const char *name) {
-    for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
-        if (strcmp(checkpoint->manifest.tensor[i].group, group) == 0 &&
-            strcmp(checkpoint->manifest.tensor[i].name, name) == 0)
-            return i;
-    return -1;
+    const z3d_manifest *m = &checkpoint->manifest;
+    return z3d_find_tensor(m->tensor, m->num_tensors, group, name);
 }
 
 /* ---- blocks ---- */
@@ -229,19 +223,30 @@ static z3d_status open_shard_file(const z3d_checkpoint *c, int s, int *fd) {
     return blame(c, s, open_file(folder_of(c, shard), shard->name, shard->size, fd));
 }
 
+/* The slot of a block. *there: the slot has the block already; else it is the slot whose last use
+ * is longest ago. */
+static int slot_of(slot *slots, int count, uint64_t *clock, int s, int64_t block, bool *there) {
+    int at = 0;
+    *there = false;
+    for (int i = 0; i < count && !*there; i++) {
+        *there = slots[i].shard == s && slots[i].block == block;
+        if (*there || slots[i].used < slots[at].used) at = i;
+    }
+    slots[at] = (slot){s, block, ++*clock};
+    return at;
+}
+
 /* Opens a shard, unless it is open; closes the one whose last use is longest ago. */
 static z3d_status need_shard(z3d_checkpoint *c, int s, int *fd) {
-    open_shard *oldest = &c->open[0];
-    for (int i = 0; i < OPEN_SHARDS && oldest->shard != s; i++)
-        if (c->open[i].shard == s || c->open[i].used < oldest->used) oldest = &c->open[i];
-    if (oldest->shard != s) {
-        if (oldest->fd >= 0) close(oldest->fd);
-        *oldest = (open_shard){-1, -1, 0};
-        Z3D_TRY(open_shard_file(c, s, &oldest->fd));
-        oldest->shard = s;
+    bool there;
+    const int at = slot_of(c->open, OPEN_SHARDS, &c->clock, s, 0, &there);
+    if (!there) {
+        if (c->fd[at] >= 0) close(c->fd[at]);
+        c->fd[at] = c->open[at].shard = -1;
+        Z3D_TRY(open_shard_file(c, s, &c->fd[at]));
+        c->open[at].shard = s;
     }
-    oldest->used = ++c->clock;
-    *fd = oldest->fd;
+    *fd = c->fd[at];
     return Z3D_OK;
 }
 
@@ -317,19 +322,8 @@ static z3d_status verify_block(const z3d_checkpoint *c, int s, int64_t block, co
     return check_block(c, s, block, bytes, block_bytes(&c->manifest.shard[s], block));
 }
 
-/* The slot of a block. *there: the slot has the block already; else it is the slot whose last use
- * is longest ago. */
-static int slot_of(recent *r, int s, int64_t block, bool *there) {
-    int slot = 0;
-    *there = false;
-    for (int i = 0; i < CACHED_BLOCKS && !*there; i++) {
-        *there = r->slot[i].shard == s && r->slot[i].block == block;
-        if (*there || r->slot[i].used < r->slot[slot].used) slot = i;
-    }
-    r->slot[slot].shard = s;
-    r->slot[slot].block = block;
-    r->slot[slot].used = ++r->clock;
-    return slot;
+static int slot_of_block(recent *r, int s, int64_t block, bool *there) {
+    return slot_of(r->slot, CACHED_BLOCKS, &r->clock, s, block, there);
 }
 
 /* The block, which is read into the cache if it is not there. ahead: NULL, or takes blocks that
@@ -337,8 +331,8 @@ static int slot_of(recent *r, int s, int64_t block, bool *there) {
 static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t block,
                          const char **bytes) {
     bool there;
-    int slot = slot_of(&c->cache, s, block, &there);
-    char **at = &c->bytes[slot];
+    const int at_slot = slot_of_block(&c->cache, s, block, &there);
+    char **at = &c->bytes[at_slot];
     z3d_status status = Z3D_OK;
     *bytes = NULL;
     if (!there) {
@@ -346,7 +340,7 @@ static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t 
         if (status == Z3D_OK)
             status = ahead ? z3d_prefetch_take(ahead, at) : read_block(c, s, block, false, *at);
         if (status == Z3D_OK) status = verify_block(c, s, block, *at);
-        if (status != Z3D_OK) c->cache.slot[slot].shard = -1;
+        if (status != Z3D_OK) c->cache.slot[at_slot].shard = -1;
     }
     *bytes = *at;
     return status;
@@ -385,15 +379,15 @@ static z3d_status check_slice(const z3d_checkpoint *c, int kind, int tensor, con
     return Z3D_OK;
 }
 
-/* A cursor that walks through ranges, and through each contiguous run of elements in a file. */
-typedef struct walk {
+/* A position in a list of ranges, and in a run of elements that are contiguous in a file. */
+typedef struct cursor {
     const z3d_checkpoint *c;
     const z3d_wanted *range;
     int count, at;
     int64_t first, left; /* next element of range `at`, and how many are left */
     int source;
     int64_t offset, run; /* next byte in its shard, and elements left of the run */
-} walk;
+} cursor;
 
 /* Elements of a range that are in one block. */
 typedef struct piece {
@@ -402,7 +396,7 @@ typedef struct piece {
     int64_t block, within; /* first byte in the block */
 } piece;
 
-static z3d_status next_run(walk *w) {
+static z3d_status next_run(cursor *w) {
     const z3d_checkpoint *c = w->c;
     const z3d_wanted *range = &w->range[w->at];
     int begin = c->first_source[range->tensor * Z3D_STATE_KINDS + (int)range->kind];
@@ -424,7 +418,7 @@ static z3d_status next_run(walk *w) {
 }
 
 /* The next piece; its count is 0 after the last one. */
-static z3d_status next_piece(walk *w, piece *out) {
+static z3d_status next_piece(cursor *w, piece *out) {
     *out = (piece){0};
     while (w->left == 0 && w->at + 1 < w->count) {
         const z3d_wanted *r = &w->range[++w->at];
@@ -444,7 +438,7 @@ static z3d_status next_piece(walk *w, piece *out) {
 z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tensor,
                                const z3d_part *slice, int64_t first, int64_t count, float *out) {
     const z3d_wanted range = {kind, tensor, *slice, first, count};
-    walk w = {.c = c, .range = &range, .count = 1, .at = -1};
+    cursor w = {.c = c, .range = &range, .count = 1, .at = -1};
     piece p;
     for (;;) {
         const char *bytes;
@@ -463,11 +457,11 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tens
 
 /* ---- many ranges, read ahead ---- */
 
-/* The reading thread's state: the same walk as the caller's, and the blocks that will be in the
- * caller's cache. */
+/* The reading thread's state: the same positions as the caller's, and the blocks that will be in
+ * the caller's cache. */
 typedef struct scout {
     z3d_checkpoint *c;
-    walk walk;
+    cursor cursor;
     recent cache;
     bool once; /* no other rank reads the same blocks */
 } scout;
@@ -476,9 +470,9 @@ typedef struct scout {
 static z3d_status next_unread(scout *s, piece *p) {
     bool there = true;
     while (there) {
-        Z3D_TRY(next_piece(&s->walk, p));
+        Z3D_TRY(next_piece(&s->cursor, p));
         if (p->count == 0) return Z3D_OK;
-        (void)slot_of(&s->cache, p->shard, p->block, &there);
+        (void)slot_of_block(&s->cache, p->shard, p->block, &there);
     }
     return Z3D_OK;
 }
@@ -498,8 +492,8 @@ static z3d_status read_once(scout s, int ranks, bool *once) {
     const z3d_manifest *m = &s.c->manifest;
     double all = 0, mine = 0;
     piece p;
-    for (int i = 0; i < s.walk.count; i++)
-        all += 4 * (double)z3d_tensor_elements(&m->tensor[s.walk.range[i].tensor]);
+    for (int i = 0; i < s.cursor.count; i++)
+        all += 4 * (double)z3d_tensor_elements(&m->tensor[s.cursor.range[i].tensor]);
     for (*once = true; *once; *once = mine * ranks <= 1.25 * all) {
         Z3D_TRY(next_unread(&s, &p));
         if (p.count == 0) return Z3D_OK;
@@ -510,8 +504,8 @@ static z3d_status read_once(scout s, int ranks, bool *once) {
 
 z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, int count, int ranks,
                                    z3d_wanted_values take, void *context) {
-    walk w = {.c = c, .range = range, .count = count, .at = -1};
-    scout s = {.c = c, .walk = w};
+    cursor w = {.c = c, .range = range, .count = count, .at = -1};
+    scout s = {.c = c, .cursor = w};
     z3d_prefetch *ahead;
     piece p;
     forget(&c->cache);
@@ -544,7 +538,7 @@ z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *c) {
 /* ---- checking whole files ---- */
 
 static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry *file,
-                                   z3d_checkpoint_verify verify, int64_t *bytes_read) {
+                                   z3d_checkpoint_verify verify, int64_t *checked) {
     int fd;
     char *bytes = NULL;
     Z3D_TRY(open_file(c->folder, file->name, file->size, &fd));
@@ -555,7 +549,7 @@ static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry
         if (status == Z3D_OK && !z3d_digest_equal(z3d_digest_of(bytes, file->size), file->digest))
             status = Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: it does not match its digest",
                                c->folder, file->name);
-        *bytes_read += file->size;
+        *checked += file->size;
     }
     free(bytes);
     close(fd);
@@ -579,24 +573,24 @@ typedef struct turns {
     unsigned kinds;
     int part, parts;
     int64_t counter;
-    char *bytes; /* a buffer for a block */
+    char *bytes;     /* a buffer for a block */
+    int64_t checked; /* bytes */
 } turns;
 
-static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t, const bool *left,
-                               int64_t *bytes_read) {
+static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t, const bool *left) {
     const z3d_shard *shard = &c->manifest.shard[s];
     for (int64_t b = 0; b < shard->num_blocks; b++) {
         if (left[b] || t->counter++ / 16 % t->parts != t->part) continue;
         int64_t count = block_bytes(shard, b);
         Z3D_TRY(blame(c, s, z3d_io_read(fd, shard->name, t->bytes, count, b * Z3D_BLOCK_BYTES)));
         Z3D_TRY(check_block(c, s, b, t->bytes, count));
-        *bytes_read += count;
+        t->checked += count;
         z3d_progress_add(c->progress, count);
     }
     return Z3D_OK;
 }
 
-static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t *bytes_read) {
+static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t) {
     const z3d_shard *shard = &c->manifest.shard[s];
     bool *left = NULL;
     int fd = -1;
@@ -605,7 +599,7 @@ static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t 
         status = z3d_new((size_t)shard->num_blocks + 1, sizeof *left, "blocks to check", &left);
     if (status == Z3D_OK) {
         mark_blocks(shard, t->kinds, left);
-        status = check_blocks(c, s, fd, t, left, bytes_read);
+        status = check_blocks(c, s, fd, t, left);
     }
     free(left);
     if (fd >= 0) close(fd);
@@ -621,22 +615,21 @@ static int64_t bytes_of_shards(const z3d_checkpoint *c) {
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
                                 unsigned read_kinds, int part, int parts, int64_t *bytes_read) {
     turns t = {.kinds = read_kinds, .part = part, .parts = parts};
-    int64_t unused = 0;
-    if (!bytes_read) bytes_read = &unused;
     z3d_progress_begin(c->progress, bytes_of_shards(c));
     for (int i = part; i < c->manifest.num_files; i += parts)
-        Z3D_TRY(check_small_file(c, &c->manifest.file[i], verify, bytes_read));
+        Z3D_TRY(check_small_file(c, &c->manifest.file[i], verify, &t.checked));
     Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &t.bytes));
     z3d_status status = Z3D_OK;
     for (int s = 0; s < c->manifest.num_shards && status == Z3D_OK; s++) {
         int fd;
         if (verify == Z3D_VERIFY_FULL) {
-            status = check_shard(c, s, &t, bytes_read);
+            status = check_shard(c, s, &t);
         } else if (s % parts == part) {
             status = open_shard_file(c, s, &fd);
             if (status == Z3D_OK) close(fd);
         }
     }
     free(t.bytes);
+    if (bytes_read) *bytes_read += t.checked;
     return status;
 }

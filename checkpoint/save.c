@@ -15,19 +15,6 @@ static bool is_root(const z3d_store *store) {
     return z3d_world_rank(store->config.world) == 0;
 }
 
-static const char *place_of(const z3d_store *store) {
-    static const char *const places[] = {[Z3D_SAVE_IDLE] = "checkpoint: copying the states",
-                                         [Z3D_SAVE_BEGIN] = "checkpoint: beginning to save",
-                                         [Z3D_SAVE_WRITE] = "checkpoint: writing shards",
-                                         [Z3D_SAVE_COMMIT] = "checkpoint: committing"};
-    return places[store->save.phase];
-}
-
-/* Agrees with all ranks; the watchdog knows the phase meanwhile. */
-static z3d_status agree(const z3d_store *store, z3d_status mine) {
-    return z3d_checkpoint_agree(store->config.world, place_of(store), mine);
-}
-
 /* Values directly from the engine. */
 static z3d_status engine_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                 float *out) {
@@ -99,7 +86,7 @@ static z3d_status write_phase(z3d_store *store) {
 /* Removes an old checkpoint. If somebody put other files into it, or replaced it, it stays, and
  * there is one warning. */
 static z3d_status remove_old(z3d_store *store, int64_t step) {
-    char *path, what[Z3D_INTEROP_TEXT];
+    char *path, what[Z3D_STRANGERS_TEXT];
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &path));
     z3d_status status = z3d_folder_strangers(path, what);
     if (status == Z3D_OK && !*what)
@@ -170,18 +157,26 @@ z3d_status z3d_store_take_best(z3d_store *store, int64_t best) {
     return z3d_checkpoint_agree(store->config.world, taking, status);
 }
 
-static z3d_status do_phase(z3d_store *store) {
-    switch (store->save.phase) {
-    case Z3D_SAVE_BEGIN:
-        return is_root(store) ? begin_phase(store) : Z3D_OK;
-    case Z3D_SAVE_WRITE:
-        return write_phase(store);
-    case Z3D_SAVE_COMMIT:
-        return is_root(store) ? commit_phase(store) : Z3D_OK;
-    case Z3D_SAVE_IDLE:
-        break;
-    }
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "no save is running");
+static const struct {
+    const char *place; /* for the watchdog */
+    z3d_status (*work)(z3d_store *store);
+    bool all; /* all ranks work; else rank 0 only */
+} phases[] = {[Z3D_SAVE_IDLE] = {.place = "checkpoint: copying the states"},
+              [Z3D_SAVE_BEGIN] = {"checkpoint: beginning to save", begin_phase, false},
+              [Z3D_SAVE_WRITE] = {"checkpoint: writing shards", write_phase, true},
+              [Z3D_SAVE_COMMIT] = {"checkpoint: committing", commit_phase, false}};
+
+static const char *place_of(const z3d_store *store) {
+    return phases[store->save.phase].place;
+}
+
+/* Agrees with all ranks; the watchdog knows the phase meanwhile. */
+static z3d_status agree(const z3d_store *store, z3d_status mine) {
+    return z3d_checkpoint_agree(store->config.world, place_of(store), mine);
+}
+
+static bool works(const z3d_store *store) {
+    return is_root(store) || phases[store->save.phase].all;
 }
 
 /* This rank's part of the phase has ended. Keeps the error message, which belongs to this thread.
@@ -196,7 +191,7 @@ static void *run_phase(void *context) {
     z3d_save *save = &store->save;
     /* If there are too few cores, training goes first. In Linux a thread has its own priority. */
     if (save->has_thread) (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-    finish(save, do_phase(store));
+    finish(save, works(store) ? phases[save->phase].work(store) : Z3D_OK);
     return NULL;
 }
 
@@ -205,8 +200,7 @@ static void start_phase(z3d_store *store, z3d_save_phase phase) {
     save->phase = phase;
     z3d_watchdog_position(store->config.world, false, place_of(store));
     atomic_store(&save->finished, false);
-    bool works = is_root(store) || phase == Z3D_SAVE_WRITE;
-    save->has_thread = store->config.asynchronous && works;
+    save->has_thread = store->config.asynchronous && works(store);
     if (save->has_thread && pthread_create(&save->thread, NULL, run_phase, store) != 0)
         save->has_thread = false;
     if (!save->has_thread) run_phase(store);
@@ -215,12 +209,6 @@ static void start_phase(z3d_store *store, z3d_save_phase phase) {
 static void join_thread(z3d_save *save) {
     if (save->has_thread) pthread_join(save->thread, NULL);
     save->has_thread = false;
-}
-
-/* Ends the phase on this rank: its status, with the message restored in this thread. */
-static z3d_status end_phase(z3d_store *store) {
-    join_thread(&store->save);
-    return z3d_error_restore(&store->save.result);
 }
 
 /* ---- the start of a save ---- */
@@ -396,27 +384,20 @@ end:
 }
 
 /* Whether the phase has ended on all ranks. */
-static z3d_status all_finished(z3d_store *store, bool wait, bool *finished) {
-    z3d_save *save = &store->save;
-    z3d_world *world = store->config.world;
-    int ranks = z3d_world_size(world), *all = NULL, mine;
-    *finished = true;
-    if (wait || ranks == 1) {
-        *finished = wait || atomic_load(&save->finished);
-        return Z3D_OK;
-    }
-    Z3D_TRY(z3d_new((size_t)ranks, sizeof *all, "who has finished", &all));
-    mine = atomic_load(&save->finished);
-    z3d_status status = z3d_world_gather_all(world, &mine, all, sizeof mine);
-    for (int r = 0; r < ranks; r++) *finished = *finished && all[r];
-    free(all);
-    return status;
+static z3d_status all_finished(const z3d_store *store, bool wait, bool *finished) {
+    bool unfinished = false;
+    if (!wait)
+        Z3D_TRY(
+            z3d_world_any(store->config.world, !atomic_load(&store->save.finished), &unfinished));
+    *finished = !unfinished;
+    return Z3D_OK;
 }
 
 static z3d_status advance(z3d_store *store, bool *durable) {
     z3d_save_phase phase = store->save.phase;
     z3d_watchdog_position(store->config.world, false, place_of(store));
-    Z3D_TRY(agree(store, end_phase(store)));
+    join_thread(&store->save);
+    Z3D_TRY(agree(store, z3d_error_restore(&store->save.result)));
     *durable = phase == Z3D_SAVE_COMMIT;
     if (*durable) return Z3D_OK;
     if (phase == Z3D_SAVE_WRITE) Z3D_TRY(collect(store));

@@ -59,10 +59,10 @@ z3d_status z3d_folder_steps(const char *dir, bool complete, int64_t **steps, int
  * name. */
 z3d_status z3d_folder_link_best(const struct z3d_io_hook *hook, const char *dir, int64_t step,
                                 int64_t *before);
-enum { Z3D_INTEROP_TEXT = 128 };
+enum { Z3D_STRANGERS_TEXT = 128 };
 /* what: a reason why a step's folder is not only the work of a save ("is a link", "holds \"x\""),
  * or "". Errors: ERR_IO. */
-z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_INTEROP_TEXT]);
+z3d_status z3d_folder_strangers(const char *folder, char what[Z3D_STRANGERS_TEXT]);
 /* Removes the remains of a save or a removal that did not end. Errors: ERR_IO; if the path is no
  * folder, or holds something else, nothing is removed. */
 z3d_status z3d_remains_remove(const struct z3d_io_hook *hook, const char *folder);

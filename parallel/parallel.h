@@ -169,13 +169,15 @@ int z3d_world_local_rank(const z3d_world *world); /* among the ranks of this nod
 int z3d_world_local_size(const z3d_world *world);
 const char *z3d_world_hostname(const z3d_world *world);
 
-/* Helpers on small data in host memory. All three block and are collective over the world. Errors:
+/* Helpers on small data in host memory. All four block and are collective over the world. Errors:
  * ERR_USAGE for a wrong root or size; ERR_COMM. */
 
 /* Copies the root's `bytes` to every rank's `data`. */
 z3d_status z3d_world_broadcast(z3d_world *world, void *data, int64_t bytes, int root);
 /* Gathers `bytes` of every rank into all[size x bytes], in rank order. bytes fits an int. */
 z3d_status z3d_world_gather_all(z3d_world *world, const void *mine, void *all, int64_t bytes);
+/* *any: whether `mine` is true on any rank. */
+z3d_status z3d_world_any(z3d_world *world, bool mine, bool *any);
 /* Returns OK on every rank if `status` was OK on every rank. Else every rank gets the status and
  * message of the lowest rank that failed ("rank R: ..."); its ERR_START becomes ERR_PEER. So one
  * rank's check becomes the answer on all ranks. */
@@ -372,7 +374,7 @@ void z3d_world_release_signals(void);
 /* Whether this rank has a request to stop. */
 bool z3d_world_stop_requested(const z3d_world *world);
 /* *stop: whether any rank has a request to stop, the same answer on all ranks. Collective over the
- * world. Errors: ERR_MEMORY, ERR_COMM. */
+ * world. Errors: ERR_COMM. */
 z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop);
 
 #endif

@@ -38,10 +38,9 @@ static bool is_known(const char *key) {
 
 /* Other initial values, such as PiSSA's, also change the base's weights. */
 static z3d_status check_start(const z3d_json *start) {
-    static const char *const plain[] = {"gaussian", "orthogonal"};
-    if (z3d_json_is_none(start) || start->type == Z3D_JSON_BOOL) return Z3D_OK;
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        if (z3d_json_is_text(start, plain[i])) return Z3D_OK;
+    if (z3d_json_is_none(start) || start->type == Z3D_JSON_BOOL ||
+        z3d_json_is_text(start, "gaussian") || z3d_json_is_text(start, "orthogonal"))
+        return Z3D_OK;
     return Z3D_ERROR(
         Z3D_ERR_UNSUPPORTED,
         "init_lora_weights is not true, false, gaussian or orthogonal: other values change the "
@@ -164,20 +163,10 @@ static z3d_status check_config(z3d_interop *f, const char *folder, const z3d_con
     return status;
 }
 
-/* Finds the parameter of a tensor of the model. */
-static void find_parameter(const z3d_model *model, const z3d_tensor *t, int *group,
-                           int *parameter) {
-    for (int g = 0; g < model->num_groups; g++)
-        for (int i = 0; i < model->group[g].num_parameters; i++)
-            if (strcmp(z3d_parameter_home(&model->group[g], i), t->group) == 0 &&
-                strcmp(model->group[g].parameter[i].name, t->name) == 0)
-                *group = g, *parameter = i;
-}
-
 bool z3d_tensor_is_trained(const z3d_model *model, const z3d_tensor *t) {
-    int group = 0, parameter = 0;
-    find_parameter(model, t, &group, &parameter);
-    return !model->group[group].parameter[parameter].frozen;
+    int group, parameter;
+    return z3d_find_parameter(model, t, &group, &parameter) &&
+           !model->group[group].parameter[parameter].frozen;
 }
 
 /* Lists the trained tensors: an adapter's file has these. */
@@ -186,13 +175,7 @@ static z3d_status list_tensors(z3d_interop *f, const z3d_model *model) {
     Z3D_TRY(z3d_tensors_of(model, &f->tensor, &all));
     for (int i = 0; i < all; i++)
         if (z3d_tensor_is_trained(model, &f->tensor[i])) f->tensor[f->count++] = f->tensor[i];
-    const size_t count = (size_t)f->count + 1;
-    Z3D_TRY(z3d_new(count, sizeof *f->view, "the list of tensors", &f->view));
-    Z3D_TRY(z3d_new(count, sizeof *f->place, "the list of tensors", &f->place));
-    for (int i = 0; i < f->count; i++)
-        f->type->interop->view(f->tensor[i].group, f->tensor[i].name, f->tensor[i].dims,
-                               f->tensor[i].shape, &f->view[i]);
-    return Z3D_OK;
+    return z3d_interop_list(f);
 }
 
 static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_base *base,
@@ -219,9 +202,10 @@ static z3d_status open_folder(z3d_interop *f, const char *folder, const z3d_base
 static z3d_status set_tensor(const z3d_interop *f, int tensor, const z3d_model *model,
                              z3d_engine *engine) {
     const int64_t count = z3d_tensor_elements(&f->tensor[tensor]);
-    int group = 0, parameter = 0;
+    int group, parameter;
     float *values;
-    find_parameter(model, &f->tensor[tensor], &group, &parameter);
+    Z3D_REQUIRE(z3d_find_parameter(model, &f->tensor[tensor], &group, &parameter),
+                "no parameter of tensor %s", f->tensor[tensor].name);
     Z3D_TRY(z3d_new((size_t)count, sizeof *values, "an adapter's tensor", &values));
     z3d_status status = z3d_interop_read(f, tensor, 0, count, values);
     if (status == Z3D_OK)

@@ -252,11 +252,8 @@ static z3d_status read_config(z3d_checkpoint *c, bool whole, z3d_config *out) {
 
 static void begin_progress(const z3d_checkpoint *c) {
     int64_t bytes = 0;
-    for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
-        z3d_part whole;
-        z3d_checkpoint_whole(c, i, &whole);
-        bytes += whole.count * (int64_t)sizeof(float);
-    }
+    for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++)
+        bytes += z3d_tensor_elements(z3d_checkpoint_tensor(c, i)) * (int64_t)sizeof(float);
     z3d_progress_begin(z3d_checkpoint_progress(c), bytes);
 }
 

@@ -32,7 +32,6 @@ static int by_name(const void *a, const void *b) {
 /* Names are sorted, the data has their order and no holes, and spaces pad the header to a multiple
  * of 8: equal states give equal files. */
 static void write_header(const output *o, z3d_string *out) {
-    static const char *const types[] = {[Z3D_F32] = "F32", [Z3D_BF16] = "BF16", [Z3D_F16] = "F16"};
     int64_t at = 0;
     z3d_string_append(out, "{\"__metadata__\":{\"format\":\"pt\"");
     if (o->files->base && *o->files->base)
@@ -46,7 +45,7 @@ static void write_header(const output *o, z3d_string *out) {
         t->begin = at;
         at += t->bytes;
         z3d_string_append(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->view.name,
-                          types[o->files->values.dtype]);
+                          z3d_safetensors_types[o->files->values.dtype]);
         if (t->view.rows) z3d_string_append(out, "%lld,", (long long)first);
         z3d_string_append(out, "%lld],\"data_offsets\":[%lld,%lld]}", (long long)second,
                           (long long)t->begin, (long long)at);
@@ -68,9 +67,8 @@ static z3d_status write_shard(void *context, int fd, const char *path) {
     for (int i = 0; i < o->count && status == Z3D_OK; i++) {
         const exported *t = &o->tensor[i];
         if (t->shard == o->shard)
-            status = z3d_export_tensor(o->checkpoint, t->tensor, &t->view, t->view.turned,
-                                       &o->files->values, fd, path,
-                                       8 + (int64_t)header.length + t->begin, &o->files->bad);
+            status = z3d_export_tensor(o->checkpoint, t->tensor, &t->view, &o->files->values, fd,
+                                       path, 8 + (int64_t)header.length + t->begin, &o->files->bad);
     }
     z3d_string_free(&header);
     return status;

@@ -49,12 +49,10 @@ static int find_adapter(const target *t, const char *end) {
 
 static z3d_status read_adapter(target *t) {
     const int a = find_adapter(t, Z3D_LORA_A), b = find_adapter(t, Z3D_LORA_B);
-    z3d_part whole;
     if (t->written->scale == 0 || a < 0 || b < 0) return Z3D_OK;
-    z3d_checkpoint_whole(t->checkpoint, a, &whole);
-    t->rank = whole.count / t->view->columns;
-    z3d_checkpoint_whole(t->checkpoint, b, &whole);
-    if (t->rank < 1 || whole.count != t->rank * t->view->rows)
+    t->rank = z3d_tensor_elements(z3d_checkpoint_tensor(t->checkpoint, a)) / t->view->columns;
+    if (t->rank < 1 ||
+        z3d_tensor_elements(z3d_checkpoint_tensor(t->checkpoint, b)) != t->rank * t->view->rows)
         return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s: its adapter has another shape", t->view->name);
     Z3D_TRY(read_whole(t, a, &t->a));
     return read_whole(t, b, &t->b);
@@ -130,7 +128,7 @@ static z3d_status write_turned(const target *t) {
     return Z3D_OK;
 }
 
-z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view, bool turned,
+z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view,
                              const z3d_export_values *values, int fd, const char *path,
                              int64_t offset, z3d_nonfinite *bad) {
     target t = {.checkpoint = c,
@@ -143,13 +141,14 @@ z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view
                 .bad = bad};
     int64_t count = (view->rows ? view->rows : 1) * view->columns;
     size_t size = (size_t)(count < CHUNK ? count : CHUNK);
-    if (turned && view->columns > CHUNK)
+    if (view->turned && view->columns > CHUNK)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "tensor %s: %lld columns are more than %d",
                          view->name, (long long)view->columns, CHUNK);
     z3d_status status = z3d_new(size, sizeof *t.values, "a tensor", &t.values);
-    if (status == Z3D_OK && turned) status = z3d_new(size, sizeof *t.other, "a tensor", &t.other);
+    if (status == Z3D_OK && view->turned)
+        status = z3d_new(size, sizeof *t.other, "a tensor", &t.other);
     if (status == Z3D_OK) status = read_adapter(&t);
-    if (status == Z3D_OK) status = turned ? write_turned(&t) : write_straight(&t, count);
+    if (status == Z3D_OK) status = view->turned ? write_turned(&t) : write_straight(&t, count);
     free(t.values);
     free(t.other);
     free(t.a);

@@ -1,6 +1,5 @@
-/* A model in another program's files: the names of our tensors there, and their values in our
- * order.
- */
+/* A model in another program's files: which program wrote it, the names of our tensors there, and
+ * their values in our order. */
 #include "checkpoint/interop/interop.h"
 
 #include <errno.h>
@@ -12,6 +11,31 @@
 #include <unistd.h>
 
 /* ---- opening ---- */
+
+/* "owner/name" may mean a model of Hugging Face's hub. */
+static z3d_status refuse_path(const char *from, int error) {
+    const char *slash = strchr(from, '/');
+    bool name = slash && slash != from && slash[1] && !strchr(slash + 1, '/') && *from != '.';
+    if (error == ENOENT && name)
+        return Z3D_ERROR(
+            Z3D_ERR_IO,
+            "%s: no such folder; if this is a model of Hugging Face's hub, download it "
+            "first: hf download %s --local-dir FOLDER, then import FOLDER",
+            from, from);
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(error));
+}
+
+z3d_status z3d_interop_open(const char *from, z3d_interop *f) {
+    struct stat info;
+    *f = (z3d_interop){0};
+    if (stat(from, &info) != 0) return refuse_path(from, errno);
+    f->path = strdup(from);
+    if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    Z3D_TRY(z3d_config_create(&f->config));
+    if (S_ISDIR(info.st_mode)) return z3d_huggingface_open(from, f);
+    Z3D_TRY(z3d_interop_add_file(f, from));
+    return z3d_llmc_open(f);
+}
 
 z3d_status z3d_interop_add_file(z3d_interop *f, const char *path) {
     struct stat info;
@@ -33,6 +57,16 @@ static z3d_status check_range(const z3d_interop *f, const char *what, int64_t va
     if (value >= 1 && value <= most) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld %s: expected 1 to %lld", f->path, (long long)value,
                      what, (long long)most);
+}
+
+z3d_status z3d_interop_list(z3d_interop *f) {
+    const size_t count = (size_t)f->count + 1;
+    Z3D_TRY(z3d_new(count, sizeof *f->view, "the list of tensors", &f->view));
+    Z3D_TRY(z3d_new(count, sizeof *f->place, "the list of tensors", &f->place));
+    for (int i = 0; i < f->count; i++)
+        f->type->interop->view(f->tensor[i].group, f->tensor[i].name, f->tensor[i].dims,
+                               f->tensor[i].shape, &f->view[i]);
+    return Z3D_OK;
 }
 
 /* Sizes come from the file: they are refused if the file is too small for such a model. */
@@ -57,12 +91,7 @@ z3d_status z3d_interop_make_model(z3d_interop *f) {
     z3d_status status = f->type->create(c, &f->model);
     if (status != Z3D_OK) return z3d_error_context(status, "%s", f->path);
     Z3D_TRY(z3d_tensors_of(f->model, &f->tensor, &f->count));
-    Z3D_TRY(z3d_new((size_t)f->count, sizeof *f->view, "the list of tensors", &f->view));
-    Z3D_TRY(z3d_new((size_t)f->count, sizeof *f->place, "the list of tensors", &f->place));
-    for (int i = 0; i < f->count; i++)
-        f->type->interop->view(f->tensor[i].group, f->tensor[i].name, f->tensor[i].dims,
-                               f->tensor[i].shape, &f->view[i]);
-    return Z3D_OK;
+    return z3d_interop_list(f);
 }
 
 void z3d_interop_close(z3d_interop *f) {

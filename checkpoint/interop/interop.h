@@ -60,12 +60,17 @@ z3d_status z3d_interop_read(const z3d_interop *interop, int tensor, int64_t firs
 z3d_status z3d_interop_add_file(z3d_interop *interop, const char *path);
 /* Checks config's sizes against the files' bytes, and makes the model and the lists of tensors. */
 z3d_status z3d_interop_make_model(z3d_interop *interop);
+/* Makes the lists of views and places of the tensors. */
+z3d_status z3d_interop_list(z3d_interop *interop);
 /* Reads elements first .. first + count - 1 in the file's order, as fp32. */
 z3d_status z3d_interop_read_run(const z3d_interop *interop, const z3d_interop_source *place,
                                 int64_t first, int64_t count, float *out);
 /* The two readers. interop->path is set before. */
 z3d_status z3d_huggingface_open(const char *folder, z3d_interop *interop);
 z3d_status z3d_llmc_open(z3d_interop *interop);
+/* The names of fp32, bf16 and fp16 in safetensors files. */
+enum { Z3D_SAFETENSORS_TYPES = 3 };
+extern const char *const z3d_safetensors_types[Z3D_SAFETENSORS_TYPES];
 /* Finds every tensor's place in the safetensors files that were added. */
 z3d_status z3d_safetensors_read(z3d_interop *interop);
 
@@ -137,10 +142,11 @@ typedef struct z3d_export_values {
     z3d_dtype dtype;      /* the written type */
 } z3d_export_values;
 
-/* Writes one tensor's values in the shape of `view` at byte `offset` of a file, in a fixed amount
- * of memory. turned: as [in, out]. Counts in *bad the values that are not finite in the file. */
+/* Writes one tensor's values in the shape of `view`, transposed if it is turned, at byte `offset`
+ * of a file, in a fixed amount of memory. Counts in *bad the values that are not finite in the
+ * file. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
-                             bool turned, const z3d_export_values *values, int fd, const char *path,
+                             const z3d_export_values *values, int fd, const char *path,
                              int64_t offset, z3d_nonfinite *bad);
 /* Writes a file as PATH.part, syncs it, and renames it to PATH. */
 typedef z3d_status (*z3d_export_writer)(void *context, int fd, const char *path);

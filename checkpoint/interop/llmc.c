@@ -43,14 +43,11 @@ static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t siz
 
 /* ---- reading ---- */
 
-/* Searches from tensor `from` on: a block's tensors follow those of the previous block. */
+/* Searches from tensor `from` on: a block's tensors follow those of the previous block. A search
+ * from the first one would take minutes for a small file of ten thousand layers. */
 static int find(const z3d_interop *f, const char *group, const char *name, int from) {
-    for (int i = 0; i < f->count; i++) {
-        int k = (from + i) % f->count;
-        if (strcmp(f->tensor[k].group, group) == 0 && strcmp(f->tensor[k].name, name) == 0)
-            return k;
-    }
-    return -1;
+    const int at = z3d_find_tensor(f->tensor + from, f->count - from, group, name);
+    return at < 0 ? z3d_find_tensor(f->tensor, from, group, name) : from + at;
 }
 
 static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded) {
@@ -145,7 +142,8 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config,
                                  order[i].name);
             const z3d_tensor *t = z3d_checkpoint_tensor(c, tensor);
             type->interop->view(group, order[i].name, t->dims, t->shape, &view);
-            Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, values, fd, path, at, bad));
+            view.turned = false;
+            Z3D_TRY(z3d_export_tensor(c, tensor, &view, values, fd, path, at, bad));
             /* Padded rows stay a hole in the file, which reads as zeros. */
             const int64_t rows = i == 0 ? padded : view.rows ? view.rows : 1;
             at += z3d_bytes_of(dtype, rows * view.columns);

@@ -9,6 +9,9 @@
 
 enum { MAX_HEADER = 1 << 26 };
 
+const char *const z3d_safetensors_types[Z3D_SAFETENSORS_TYPES] = {
+    [Z3D_F32] = "F32", [Z3D_BF16] = "BF16", [Z3D_F16] = "F16"};
+
 /* A name of ours, for the search of the header's tensors. */
 typedef struct listed {
     const char *name;
@@ -29,7 +32,6 @@ typedef struct reader {
     z3d_problems problems;
     /* Of the current file. */
     int file;
-    const char *path;
     int64_t data, room; /* first byte of the tensors, and their bytes */
 } reader;
 
@@ -46,15 +48,10 @@ static const char *without_prefix(const z3d_model_interop *model, const char *na
 /* ---- one entry ---- */
 
 static bool read_dtype(const z3d_json *entry, z3d_dtype *out) {
-    static const struct {
-        const char *name;
-        z3d_dtype dtype;
-    } types[] = {{"F32", Z3D_F32}, {"F16", Z3D_F16}, {"BF16", Z3D_BF16}};
-    const z3d_json *dtype = z3d_json_member(entry, "dtype");
-    if (!dtype || dtype->type != Z3D_JSON_STRING) return false;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(dtype->text, types[i].name) == 0) {
-            *out = types[i].dtype;
+    const z3d_json *name = z3d_json_member(entry, "dtype");
+    for (int d = 0; d < Z3D_SAFETENSORS_TYPES; d++)
+        if (z3d_json_is_text(name, z3d_safetensors_types[d])) {
+            *out = (z3d_dtype)d;
             return true;
         }
     return false;
@@ -70,9 +67,9 @@ static bool has_shape(const z3d_json *shape, int64_t first, int64_t second) {
 static z3d_status refuse_shape(const reader *r, const char *name, int64_t first, int64_t second) {
     char text[Z3D_SHOWN + 1], more[32] = "";
     if (second) snprintf(more, sizeof more, ", %lld", (long long)second);
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: its shape does not fit %s: expected [%lld%s]%s",
-                     r->path, z3d_shown(name, text),
-                     r->f->wrapped ? "the run's model" : "config.json", (long long)first, more,
+    return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s: its shape does not fit %s: expected [%lld%s]%s",
+                     z3d_shown(name, text), r->f->wrapped ? "the run's model" : "config.json",
+                     (long long)first, more,
                      r->f->wrapped ? "; the adapter is for a model of other sizes" : "");
 }
 
@@ -80,10 +77,9 @@ static z3d_status refuse_shape(const reader *r, const char *name, int64_t first,
 static z3d_status refuse_untrained(const reader *r, const char *name) {
     char text[Z3D_SHOWN + 1];
     return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: tensor %s is not trained in this run, but %s%s is; the adapter is for "
+                     "tensor %s is not trained in this run, but %s%s is; the adapter is for "
                      "another model, or for other lora.target_modules or lora.modules_to_save",
-                     r->path, z3d_shown(name, text), r->f->type->interop->adapter,
-                     r->f->view[0].name);
+                     z3d_shown(name, text), r->f->type->interop->adapter, r->f->view[0].name);
 }
 
 /* Reads the place of an entry's values; the entry must fit our tensor. */
@@ -94,16 +90,16 @@ static z3d_status read_entry(const reader *r, const z3d_json *entry, const span 
     int64_t first = v->rows ? v->rows : v->columns, second = v->rows ? v->columns : 0;
     if (v->turned) first = v->columns, second = v->rows;
     if (!read_dtype(entry, &out->dtype))
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: expected dtype F32, F16 or BF16", r->path,
+        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s: expected dtype F32, F16 or BF16",
                          z3d_shown(entry->key, text));
     if (!has_shape(z3d_json_member(entry, "shape"), first, second))
         return refuse_shape(r, entry->key, first, second);
     int64_t wanted = z3d_bytes_of(out->dtype, first * (second ? second : 1));
     if (bytes->end - bytes->begin != wanted)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: tensor %s: \"data_offsets\" [%lld, %lld] are %lld bytes; its dtype "
+                         "tensor %s: \"data_offsets\" [%lld, %lld] are %lld bytes; its dtype "
                          "and shape need %lld",
-                         r->path, z3d_shown(entry->key, text), (long long)bytes->begin,
+                         z3d_shown(entry->key, text), (long long)bytes->begin,
                          (long long)bytes->end, (long long)(bytes->end - bytes->begin),
                          (long long)wanted);
     out->offset = r->data + bytes->begin;
@@ -117,14 +113,14 @@ static z3d_status read_span(const reader *r, const z3d_json *entry, span *out) {
     if (!range || range->type != Z3D_JSON_ARRAY || range->count != 2 ||
         !z3d_json_int(range->first, &out->begin) || !z3d_json_int(range->first->next, &out->end) ||
         out->begin > out->end)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: expected \"data_offsets\": [BEGIN, END]",
-                         r->path, z3d_shown(entry->key, text));
+        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s: expected \"data_offsets\": [BEGIN, END]",
+                         z3d_shown(entry->key, text));
     if (out->end <= r->room) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: tensor %s: \"data_offsets\" [%lld, %lld] end after the file's %lld "
+                     "tensor %s: \"data_offsets\" [%lld, %lld] end after the file's %lld "
                      "bytes of tensors; the file is cut off or damaged",
-                     r->path, z3d_shown(entry->key, text), (long long)out->begin,
-                     (long long)out->end, (long long)r->room);
+                     z3d_shown(entry->key, text), (long long)out->begin, (long long)out->end,
+                     (long long)r->room);
 }
 
 /* The place to fill in for a tensor with this name, and the tensor of ours that it must fit; NULL:
@@ -152,12 +148,11 @@ static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes)
     z3d_interop_source *place = place_of(r, name, &tensor);
     if (!place && r->f->wrapped) return refuse_untrained(r, entry->key);
     if (!place)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a %s of %lld layers",
-                         r->path, z3d_shown(entry->key, text), model->title,
+        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s does not belong to a %s of %lld layers",
+                         z3d_shown(entry->key, text), model->title,
                          (long long)r->f->config->model_num_layers);
     if (place->found)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s appears twice", r->path,
-                         z3d_shown(name, text));
+        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s appears twice", z3d_shown(name, text));
     place->found = true;
     place->file = r->file;
     return read_entry(r, entry, bytes, tensor, place);
@@ -172,34 +167,33 @@ static int compare_spans(const void *a, const void *b) {
 }
 
 /* Sorts the spans and checks that they fill the file. */
-static z3d_status check_spans(const reader *r, span *spans, size_t count) {
+static z3d_status check_spans(span *spans, size_t count, int64_t room) {
     char a[Z3D_SHOWN + 1], b[Z3D_SHOWN + 1];
     int64_t at = 0;
     if (count) qsort(spans, count, sizeof *spans, compare_spans);
     for (size_t i = 0; i < count; at = spans[i++].end) {
         if (spans[i].begin < at)
             return Z3D_ERROR(Z3D_ERR_DATA,
-                             "%s: tensor %s (bytes %lld to %lld) overlaps tensor %s (bytes %lld to "
+                             "tensor %s (bytes %lld to %lld) overlaps tensor %s (bytes %lld to "
                              "%lld)",
-                             r->path, z3d_shown(spans[i].name, a), (long long)spans[i].begin,
+                             z3d_shown(spans[i].name, a), (long long)spans[i].begin,
                              (long long)spans[i].end, z3d_shown(spans[i - 1].name, b),
                              (long long)spans[i - 1].begin, (long long)spans[i - 1].end);
         if (spans[i].begin > at)
-            return Z3D_ERROR(
-                Z3D_ERR_DATA, "%s: bytes %lld to %lld, before tensor %s, belong to no tensor",
-                r->path, (long long)at, (long long)spans[i].begin, z3d_shown(spans[i].name, a));
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "bytes %lld to %lld, before tensor %s, belong to no tensor",
+                             (long long)at, (long long)spans[i].begin, z3d_shown(spans[i].name, a));
     }
-    if (at == r->room) return Z3D_OK;
+    if (at == room) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: %lld bytes follow the last tensor, which ends at byte %lld of %lld",
-                     r->path, (long long)(r->room - at), (long long)at, (long long)r->room);
+                     "%lld bytes follow the last tensor, which ends at byte %lld of %lld",
+                     (long long)(room - at), (long long)at, (long long)room);
 }
 
 static void read_metadata(z3d_interop *f, const z3d_json *metadata) {
-    const z3d_json *base = z3d_json_member(metadata, Z3D_ADAPTER_BASE);
+    const char *base = z3d_json_text(metadata, Z3D_ADAPTER_BASE);
     z3d_digest unused;
-    if (base && base->type == Z3D_JSON_STRING && z3d_digest_parse(base->text, &unused))
-        snprintf(f->base, sizeof f->base, "%s", base->text);
+    if (z3d_digest_parse(base, &unused)) snprintf(f->base, sizeof f->base, "%s", base);
 }
 
 /* Adds a problem. If several tensors of an adapter are wrong, they have one cause: only the first
@@ -209,13 +203,14 @@ static void add_problem(reader *r, z3d_status status) {
     z3d_problems_add(&r->problems, status);
 }
 
-static z3d_status add_entries(reader *r, const z3d_json *root) {
+static z3d_status add_entries(reader *r, const char *path, const z3d_json *root) {
     span *spans;
     size_t count = 0;
     int problems = r->problems.count;
     if (root->type != Z3D_JSON_OBJECT)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: its header is not a JSON object", r->path);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: its header is not a JSON object", path);
     Z3D_TRY(z3d_new((size_t)root->count + 1, sizeof *spans, "the list of tensors", &spans));
+    r->problems.where = path;
     for (const z3d_json *entry = root->first; entry; entry = entry->next) {
         if (strcmp(entry->key, "__metadata__") == 0) {
             read_metadata(r->f, entry);
@@ -225,9 +220,10 @@ static z3d_status add_entries(reader *r, const z3d_json *root) {
         if (status == Z3D_OK) status = add_entry(r, entry, &spans[count++]);
         add_problem(r, status);
     }
-    z3d_status status = r->problems.count == problems ? check_spans(r, spans, count) : Z3D_OK;
+    r->problems.where = NULL;
+    z3d_status status = r->problems.count == problems ? check_spans(spans, count, r->room) : Z3D_OK;
     free(spans);
-    return status;
+    return status == Z3D_OK ? Z3D_OK : z3d_error_context(status, "%s", path);
 }
 
 /* A file has 8 bytes with the header's length (little-endian), the header, and the tensors. */
@@ -237,7 +233,6 @@ static z3d_status read_file(reader *r) {
     uint64_t length = 0;
     char *text = NULL;
     z3d_json *root = NULL;
-    r->path = file->path;
     Z3D_TRY(z3d_io_read(file->fd, file->path, bytes, 8, 0));
     for (int i = 0; i < 8; i++) length |= (uint64_t)bytes[i] << (8 * i);
     if (length > MAX_HEADER || (int64_t)length > file->bytes - 8)
@@ -249,7 +244,7 @@ static z3d_status read_file(reader *r) {
     Z3D_TRY(z3d_new(length + 1, 1, "a header", &text));
     z3d_status status = z3d_io_read(file->fd, file->path, text, (int64_t)length, 8);
     if (status == Z3D_OK) status = z3d_json_parse(text, length, file->path, &root);
-    if (status == Z3D_OK) status = add_entries(r, root);
+    if (status == Z3D_OK) status = add_entries(r, file->path, root);
     z3d_json_free(root);
     free(text);
     return status;

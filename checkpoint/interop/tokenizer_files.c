@@ -2,7 +2,6 @@
  * exported one. Missing files are made from vocab.json and merges.txt. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "checkpoint/interop/interop.h"
 
@@ -108,11 +107,6 @@ static z3d_status find_ids(z3d_tokenizer_files *files) {
     return files->ends.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for eos_token_id") : Z3D_OK;
 }
 
-static bool is_folder(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 /* Reads a file: tokenizer.json if it has this name; else vocab.json, and merges.txt next to it. */
 static z3d_status read_named(const char *vocab, const char *merges, z3d_tokenizer_files *out) {
     const char *slash = strrchr(vocab, '/'), *name = slash ? slash + 1 : vocab;
@@ -129,7 +123,7 @@ static z3d_status read_named(const char *vocab, const char *merges, z3d_tokenize
 
 z3d_status z3d_tokenizer_files_read(const char *vocab, const char *merges,
                                     z3d_tokenizer_files *out) {
-    if (!is_folder(vocab)) {
+    if (!z3d_is_folder(vocab)) {
         Z3D_TRY(read_named(vocab, merges, out));
     } else {
         for (int i = 0; i < Z3D_TOKENIZER_FILES; i++) Z3D_TRY(read_beside(vocab, i, out));

@@ -41,20 +41,11 @@ void z3d_channel_close(z3d_channel *channel) {
 
 /* ---- messages ---- */
 
-z3d_status z3d_message_send(z3d_channel *channel, const void *data, int64_t bytes, int to, int tag,
-                            z3d_message *message) {
+z3d_status z3d_message_start(z3d_channel *channel, bool sends, void *data, int64_t bytes, int peer,
+                             int tag, z3d_message *message) {
     *message = (z3d_message){
-        .channel = channel, .data = (char *)data, .bytes = bytes, .peer = to, .tag = tag};
-    z3d_status status = channel->world->transport->send(message);
-    if (status != Z3D_OK) message->channel = NULL;
-    return status;
-}
-
-z3d_status z3d_message_receive(z3d_channel *channel, void *data, int64_t bytes, int from, int tag,
-                               z3d_message *message) {
-    *message =
-        (z3d_message){.channel = channel, .data = data, .bytes = bytes, .peer = from, .tag = tag};
-    z3d_status status = channel->world->transport->receive(message);
+        .channel = channel, .sends = sends, .data = data, .bytes = bytes, .peer = peer, .tag = tag};
+    z3d_status status = channel->world->transport->start(message);
     if (status != Z3D_OK) message->channel = NULL;
     return status;
 }
@@ -87,13 +78,12 @@ static z3d_status finish(z3d_message *message) {
     }
 }
 
-static z3d_status move(z3d_channel *channel, void *data, int64_t bytes, int peer, bool sending) {
+static z3d_status move(z3d_channel *channel, void *data, int64_t bytes, int peer, bool sends) {
     for (int64_t at = 0; at < bytes; at += Z3D_MESSAGE_BYTES) {
         int64_t piece = bytes - at < Z3D_MESSAGE_BYTES ? bytes - at : Z3D_MESSAGE_BYTES;
         z3d_message message;
-        char *here = (char *)data + at;
-        Z3D_TRY(sending ? z3d_message_send(channel, here, piece, peer, Z3D_TAGS, &message)
-                        : z3d_message_receive(channel, here, piece, peer, Z3D_TAGS, &message));
+        Z3D_TRY(
+            z3d_message_start(channel, sends, (char *)data + at, piece, peer, Z3D_TAGS, &message));
         z3d_status status = finish(&message);
         if (status != Z3D_OK) z3d_message_drop(&message);
         Z3D_TRY(status);

@@ -1,5 +1,5 @@
-/* Groups and their collectives: checks of arguments, the observer, tickets, traffic counting, and
- * the dispatch to a backend's table. */
+/* Groups and their collectives: checks of arguments, the observer, tickets, traffic
+ * counting, and the dispatch to a backend's table. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,21 +16,11 @@ static bool on_one_node(const z3d_world *world, const z3d_mesh *mesh, z3d_axes a
 }
 
 static z3d_status create_backend(z3d_group *group) {
-    const z3d_mesh *mesh = &group->mesh;
     void *unused;
     if (group->device && z3d_device_collectives(group->device, &unused))
         return z3d_nccl_group_create(group);
-    int *members = NULL;
-    z3d_status status = z3d_new((size_t)group->size, sizeof *members, "members", &members);
-    for (int i = 0; i < group->size && status == Z3D_OK; i++)
-        members[i] = z3d_mesh_member(mesh, group->axes, mesh->rank, i);
-    status = z3d_world_agree(group->world, status);
-    bool share = on_one_node(group->world, mesh, group->axes);
-    if (status == Z3D_OK)
-        status = z3d_message_group_create(group, members,
-                                          share ? group->world->sharing : Z3D_SHARE_NOTHING);
-    free(members);
-    return status;
+    bool share = on_one_node(group->world, &group->mesh, group->axes);
+    return z3d_message_group_create(group, share ? group->world->sharing : Z3D_SHARE_NOTHING);
 }
 
 static void link_group(z3d_world *world, z3d_group *group) {

@@ -101,9 +101,9 @@ z3d_status z3d_group_create_with(z3d_world *world, const z3d_mesh *mesh, z3d_axe
 /* messages/: buffers of one member of a group of `size` members, in bytes. node: the members share
  * memory; reads: they also read each other's memory. */
 int64_t z3d_message_buffer_bytes(int size, bool node, bool reads);
-/* messages/: makes the state of a group; members[size] are ranks of the world. Collective over the
- * world. Errors: ERR_COMM, ERR_MEMORY; group->ops->destroy frees the rest. */
-z3d_status z3d_message_group_create(z3d_group *group, const int *members, z3d_sharing sharing);
+/* messages/: makes the state of a group. Collective over the world. Errors: ERR_COMM, ERR_MEMORY;
+ * group->ops->destroy frees the rest. */
+z3d_status z3d_message_group_create(z3d_group *group, z3d_sharing sharing);
 
 /* nccl/: the same with the device's own collectives (z3d_device_collectives is not NULL).
  * Collective over the world. Errors: those of the device; ERR_COMM. */
@@ -151,6 +151,13 @@ void z3d_side_abort(z3d_world *world, const char *line);
 void z3d_side_print(const char *text);
 /* The port on which a rank's side channel listens; 0: none. */
 int z3d_side_port(const z3d_world *world, int rank);
+
+/* mpi/: whether this build has MPI. */
+extern const bool z3d_mpi_built;
+/* Starts MPI, unless the caller has, and sets the world's transport, rank and size. If the
+ * transport is set, the caller calls its `end`, also after an error. Collective over the launcher's
+ * processes. Errors: ERR_COMM. */
+z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world);
 
 /* tcp/: the port on which a rank listens for messages; 0: messages do not go over TCP. */
 int z3d_tcp_port(const z3d_world *world, int rank);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/mpi/mpi.h"
-
 /* Set for every rank by Open MPI's mpirun, by PMIx launchers (prrte, srun --mpi=pmix), and by PMI
  * launchers (MPICH's and Intel's mpiexec, srun --mpi=pmi2). */
 static const char *const mpi_marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
@@ -155,15 +153,6 @@ static z3d_status read_job(z3d_launcher *out) {
     Z3D_TRY(read_if_set("SLURM_NTASKS", &out->tasks));
     if (out->tasks < out->nodes) out->tasks = out->nodes;
     return Z3D_OK;
-}
-
-z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes) {
-    if (tasks <= 1) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_START,
-                     "this Slurm job has %lld tasks on %lld node%s, but srun did not start this "
-                     "process, so it would train alone; start it with: srun zero3d ...; to run "
-                     "one rank on purpose, set RANK=0 and WORLD_SIZE=1",
-                     (long long)tasks, (long long)nodes, nodes == 1 ? "" : "s");
 }
 
 /* Uses srun's variables only. */

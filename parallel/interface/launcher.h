@@ -30,8 +30,6 @@ z3d_status z3d_launcher_detect(z3d_launcher *out);
 /* The same for a process that has the variables of an MPI launcher, but whose MPI library sees one
  * rank: another MPI's launcher may have started it, or the variables may come from the shell. */
 z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out);
-/* ERR_START if the Slurm job has several tasks. */
-z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes);
 /* The first host of Slurm's list: "n[07-09,12],m1" gives "n07". False: not such a list. */
 bool z3d_hostlist_first(const char *list, char *out, size_t size);
 

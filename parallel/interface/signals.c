@@ -45,13 +45,14 @@ static void catch_announcement(void) {
     sigaction(SIGCONT, &action, NULL);
 }
 
+static const int requests[] = {SIGUSR1, SIGTERM, SIGINT};
+enum { REQUESTS = sizeof requests / sizeof *requests };
+
 static void set_mask(int how) {
-    sigset_t requests;
-    sigemptyset(&requests);
-    sigaddset(&requests, SIGUSR1);
-    sigaddset(&requests, SIGTERM);
-    sigaddset(&requests, SIGINT);
-    sigprocmask(how, &requests, NULL);
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < REQUESTS; i++) sigaddset(&set, requests[i]);
+    sigprocmask(how, &set, NULL);
 }
 
 void z3d_world_hold_signals(void) {
@@ -70,9 +71,7 @@ void z3d_world_catch_signals(void) {
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
     struct sigaction action = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGUSR1, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
+    for (int i = 0; i < REQUESTS; i++) sigaction(requests[i], &action, NULL);
     catch_announcement();
     set_mask(SIG_UNBLOCK);
 }
@@ -83,14 +82,5 @@ bool z3d_world_stop_requested(const z3d_world *world) {
 }
 
 z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop) {
-    int ranks = z3d_world_size(world);
-    bool mine = z3d_world_stop_requested(world), *all = NULL;
-    z3d_status status = z3d_new((size_t)ranks, sizeof *all, "who was asked to stop", &all);
-    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
-    Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, all, sizeof mine), end);
-    *stop = false;
-    for (int rank = 0; rank < ranks; rank++) *stop |= all[rank];
-end:
-    free(all);
-    return status;
+    return z3d_world_any(world, z3d_world_stop_requested(world), stop);
 }

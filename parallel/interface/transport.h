@@ -28,6 +28,7 @@ typedef struct z3d_channel {
  * not change. */
 typedef struct z3d_message {
     z3d_channel *channel; /* NULL: not started, or done */
+    bool sends;
     char *data;
     int64_t bytes;
     int peer, tag; /* peer: index in the channel */
@@ -45,9 +46,8 @@ typedef struct z3d_transport {
     /* Collective over the world. close NULL: there is nothing to close. */
     z3d_status (*open)(z3d_channel *channel);
     void (*close)(z3d_channel *channel);
-    /* Start the message; never block. */
-    z3d_status (*send)(z3d_message *message);
-    z3d_status (*receive)(z3d_message *message);
+    /* Starts the message; never blocks. */
+    z3d_status (*start)(z3d_message *message);
     z3d_status (*test)(z3d_message *message, bool *done);
     /* Cancels a message after an error: the transport touches its data no longer. */
     void (*drop)(z3d_message *message);
@@ -68,10 +68,9 @@ z3d_status z3d_channel_open(struct z3d_world *world, const int *members, int siz
                             z3d_channel **out);
 void z3d_channel_close(z3d_channel *channel);
 
-z3d_status z3d_message_send(z3d_channel *channel, const void *data, int64_t bytes, int to, int tag,
-                            z3d_message *message);
-z3d_status z3d_message_receive(z3d_channel *channel, void *data, int64_t bytes, int from, int tag,
-                               z3d_message *message);
+/* Starts a send to the peer, or a receive from it, which changes `data`. */
+z3d_status z3d_message_start(z3d_channel *channel, bool sends, void *data, int64_t bytes, int peer,
+                             int tag, z3d_message *message);
 /* *done is also true for a message that was not started. */
 z3d_status z3d_message_test(z3d_message *message, bool *done);
 /* Cancels a message after an error. */

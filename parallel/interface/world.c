@@ -10,7 +10,6 @@
 
 #include "parallel/interface/internal.h"
 #include "parallel/interface/launcher.h"
-#include "parallel/mpi/mpi.h"
 #include "parallel/tcp/tcp.h"
 
 enum { AGREE_BYTES = 1024 }; /* of an error message that ranks send each other */
@@ -153,7 +152,13 @@ failed:
 }
 
 z3d_status z3d_world_check_alone(const z3d_world *world) {
-    return world->size > 1 ? Z3D_OK : z3d_launcher_check_alone(world->job_tasks, world->job_nodes);
+    if (world->size > 1 || world->job_tasks <= 1) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_START,
+                     "this Slurm job has %lld tasks on %lld node%s, but srun did not start this "
+                     "process, so it would train alone; start it with: srun zero3d ...; to run "
+                     "one rank on purpose, set RANK=0 and WORLD_SIZE=1",
+                     (long long)world->job_tasks, (long long)world->job_nodes,
+                     z3d_plural(world->job_nodes));
 }
 
 z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out) {
@@ -216,6 +221,13 @@ z3d_status z3d_world_gather_all(z3d_world *world, const void *mine, void *all, i
                          (long long)bytes);
     if (world->size > 1) return z3d_channel_gather_all(world->channel, mine, all, bytes);
     if (bytes > 0) memmove(all, mine, (size_t)bytes);
+    return Z3D_OK;
+}
+
+z3d_status z3d_world_any(z3d_world *world, bool mine, bool *any) {
+    int none = !mine;
+    if (world->size > 1) Z3D_TRY(z3d_channel_min(world->channel, &none));
+    *any = !none;
     return Z3D_OK;
 }
 

@@ -40,15 +40,12 @@ static int64_t step_of(const z3d_encoded *run, int64_t q) {
     return q / run->segments + 1;
 }
 
-static place locate_sent(const z3d_group *group, const z3d_encoded *run, const z3d_collective *call,
-                         int64_t q) {
-    int row = run->gathers ? group->index : member_at(group, -step_of(run, q));
-    return locate(group, call, row, q % run->segments);
-}
-
-static place locate_received(const z3d_group *group, const z3d_encoded *run,
-                             const z3d_collective *call, int64_t q) {
-    int row = run->gathers ? member_at(group, step_of(run, q)) : group->index;
+/* Where segment q that this member sends, or receives, lies. The sums send the others' rows and
+ * receive the own one; the gather sends the own row and receives the others'. */
+static place locate_segment(const z3d_group *group, const z3d_encoded *run,
+                            const z3d_collective *call, int64_t q, bool sends) {
+    int64_t step = step_of(run, q);
+    int row = run->gathers == sends ? group->index : member_at(group, sends ? -step : step);
     return locate(group, call, row, q % run->segments);
 }
 
@@ -79,69 +76,59 @@ static void decode_in_place(const z3d_collective *call, const place *at) {
 
 /* ---- the state machine ---- */
 
-static void begin_steps(const z3d_group *group, z3d_encoded *run, const z3d_collective *call,
-                        bool gathers) {
+static void begin_steps(const z3d_group *group, const z3d_collective *call, bool gathers) {
+    z3d_message_group *own = group->state;
     const bool matrix = call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
     const int64_t longest = matrix ? call->count : z3d_row_count(call->count, group->size, 0);
     const int64_t most = segment_elements(call), segments = (longest + most - 1) / most;
-    *run = (z3d_encoded){
+    own->encoded = (z3d_encoded){
         .gathers = gathers, .segments = segments, .total = segments * (group->size - 1)};
+    z3d_windows_clear(own);
 }
 
-z3d_status z3d_encoded_begin(z3d_group *group, z3d_operation *operation) {
-    z3d_message_group *own = group->state;
-    begin_steps(group, &own->encoded, &operation->call, false);
+static z3d_status begin(z3d_group *group, z3d_operation *operation) {
+    begin_steps(group, &operation->call, false);
     return Z3D_OK;
+}
+
+static char *slot_of(const z3d_message_group *own, int64_t q) {
+    return own->slots + q % Z3D_RING_WINDOW * Z3D_RING_SEGMENT;
 }
 
 static z3d_status finish_receives(z3d_group *group, const z3d_collective *call, bool *moved) {
     z3d_message_group *own = group->state;
-    z3d_encoded *run = &own->encoded;
-    while (run->received < run->posted) {
-        const int64_t slot = run->received % Z3D_RING_WINDOW;
-        bool arrived;
-        Z3D_TRY(z3d_message_test(&run->receive[slot], &arrived));
-        if (!arrived) break;
-        place at = locate_received(group, run, call, run->received);
-        if (run->gathers)
+    for (bool arrived;; own->in.ended++, *moved = true) {
+        Z3D_TRY(z3d_window_test(&own->in, &arrived));
+        if (!arrived) return Z3D_OK;
+        place at = locate_segment(group, &own->encoded, call, own->in.ended, false);
+        if (own->encoded.gathers)
             decode_in_place(call, &at);
         else
-            add_decoded(call, &at, own->slots + slot * Z3D_RING_SEGMENT);
-        run->received++;
-        *moved = true;
+            add_decoded(call, &at, slot_of(own, own->in.ended));
     }
-    return Z3D_OK;
 }
 
 /* Decodes the own row in place after the last member has received it. */
 static z3d_status finish_sends(z3d_group *group, const z3d_collective *call, bool *moved) {
-    z3d_encoded *run = &((z3d_message_group *)group->state)->encoded;
-    while (run->sent < run->sending) {
-        bool left;
-        Z3D_TRY(z3d_message_test(&run->send[run->sent % Z3D_RING_WINDOW], &left));
-        if (!left) break;
-        if (run->gathers && step_of(run, run->sent) == group->size - 1) {
-            place at = locate_sent(group, run, call, run->sent);
-            decode_in_place(call, &at);
-        }
-        run->sent++;
-        *moved = true;
+    z3d_message_group *own = group->state;
+    const z3d_encoded *run = &own->encoded;
+    for (bool left;; own->out.ended++, *moved = true) {
+        Z3D_TRY(z3d_window_test(&own->out, &left));
+        if (!left) return Z3D_OK;
+        if (!run->gathers || step_of(run, own->out.ended) < group->size - 1) continue;
+        place at = locate_segment(group, run, call, own->out.ended, true);
+        decode_in_place(call, &at);
     }
-    return Z3D_OK;
 }
 
 static z3d_status post_receives(z3d_group *group, const z3d_collective *call, bool *moved) {
     z3d_message_group *own = group->state;
-    z3d_encoded *run = &own->encoded;
-    while (run->posted < run->total && run->posted - run->received < Z3D_RING_WINDOW) {
-        const int64_t slot = run->posted % Z3D_RING_WINDOW;
-        place at = locate_received(group, run, call, run->posted);
-        char *to = run->gathers ? (char *)at.pointer : own->slots + slot * Z3D_RING_SEGMENT;
-        Z3D_TRY(z3d_message_receive(own->channel, to, z3d_bytes_of(call->wire, at.elements),
-                                    member_at(group, step_of(run, run->posted)), own->tag,
-                                    &run->receive[slot]));
-        run->posted++;
-        *moved = true;
+    const z3d_encoded *run = &own->encoded;
+    for (; own->in.begun < run->total && !z3d_window_is_full(&own->in); *moved = true) {
+        place at = locate_segment(group, run, call, own->in.begun, false);
+        char *to = run->gathers ? (char *)at.pointer : slot_of(own, own->in.begun);
+        Z3D_TRY(z3d_window_begin(own, &own->in, to, z3d_bytes_of(call->wire, at.elements),
+                                 member_at(group, step_of(run, own->in.begun))));
     }
     return Z3D_OK;
 }
@@ -149,33 +136,32 @@ static z3d_status post_receives(z3d_group *group, const z3d_collective *call, bo
 /* A gather encodes the own row once, before the send to the first member. */
 static z3d_status post_sends(z3d_group *group, const z3d_collective *call, bool *moved) {
     z3d_message_group *own = group->state;
-    z3d_encoded *run = &own->encoded;
-    while (run->sending < run->total && run->sending - run->sent < Z3D_RING_WINDOW) {
-        const int64_t step = step_of(run, run->sending);
-        place at = locate_sent(group, run, call, run->sending);
+    const z3d_encoded *run = &own->encoded;
+    for (; own->out.begun < run->total && !z3d_window_is_full(&own->out); *moved = true) {
+        const int64_t step = step_of(run, own->out.begun);
+        place at = locate_segment(group, run, call, own->out.begun, true);
         if (!run->gathers || step == 1)
             z3d_codec_of(call->wire)->encode(at.pointer, at.pointer, at.elements);
-        Z3D_TRY(z3d_message_send(own->channel, at.pointer, z3d_bytes_of(call->wire, at.elements),
-                                 member_at(group, -step), own->tag,
-                                 &run->send[run->sending % Z3D_RING_WINDOW]));
-        run->sending++;
-        *moved = true;
+        Z3D_TRY(z3d_window_begin(own, &own->out, at.pointer, z3d_bytes_of(call->wire, at.elements),
+                                 member_at(group, -step)));
     }
     return Z3D_OK;
 }
 
-z3d_status z3d_encoded_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
+static z3d_status progress(z3d_group *group, z3d_operation *operation, bool *moved) {
     z3d_message_group *own = group->state;
-    z3d_encoded *run = &own->encoded;
+    const z3d_encoded *run = &own->encoded;
     const z3d_collective *call = &operation->call;
     Z3D_TRY(finish_receives(group, call, moved));
     Z3D_TRY(finish_sends(group, call, moved));
-    if (run->received == run->total && run->sent == run->total) {
+    if (own->in.ended == run->total && own->out.ended == run->total) {
         own->active = call->kind == Z3D_COLLECTIVE_ALL_REDUCE && !run->gathers;
         if (!own->active) return Z3D_OK;
-        begin_steps(group, run, call, true);
+        begin_steps(group, call, true);
         *moved = true;
     }
     Z3D_TRY(post_receives(group, call, moved));
     return post_sends(group, call, moved);
 }
+
+const z3d_message_algorithm z3d_message_encoded = {begin, progress};

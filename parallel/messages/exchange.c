@@ -9,7 +9,7 @@ static int64_t bytes_of(const z3d_collective *call) {
     return z3d_bytes_of(call->dtype, call->count);
 }
 
-z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {
+static z3d_status begin(z3d_group *group, z3d_operation *operation) {
     z3d_message_group *own = group->state;
     const z3d_collective *call = &operation->call;
     int64_t bytes = bytes_of(call);
@@ -18,18 +18,18 @@ z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {
     /* Each member starts with its next member, so that no member is the first of all others. */
     for (int k = 1; k < group->size; k++) {
         int from = (group->index + group->size - k) % group->size;
-        Z3D_TRY(z3d_message_receive(own->channel, own->small + (int64_t)from * Z3D_SMALL_BYTES,
-                                    bytes, from, own->tag, &own->exchanged[from]));
+        Z3D_TRY(z3d_message_start(own->channel, false, own->small + (int64_t)from * Z3D_SMALL_BYTES,
+                                  bytes, from, own->tag, &own->exchanged[from]));
     }
     for (int k = 1; k < group->size; k++) {
         int to = (group->index + k) % group->size;
-        Z3D_TRY(z3d_message_send(own->channel, mine, bytes, to, own->tag,
-                                 &own->exchanged[group->size + to]));
+        Z3D_TRY(z3d_message_start(own->channel, true, mine, bytes, to, own->tag,
+                                  &own->exchanged[group->size + to]));
     }
     return Z3D_OK;
 }
 
-z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
+static z3d_status progress(z3d_group *group, z3d_operation *operation, bool *moved) {
     z3d_message_group *own = group->state;
     const z3d_collective *call = &operation->call;
     bool all = true;
@@ -50,3 +50,5 @@ z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, boo
     *moved = true;
     return Z3D_OK;
 }
+
+const z3d_message_algorithm z3d_message_exchange = {begin, progress};

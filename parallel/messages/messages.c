@@ -22,14 +22,21 @@ static z3d_status make_buffers(z3d_message_group *own, size_t size, int64_t *byt
     return Z3D_OK;
 }
 
-z3d_status z3d_message_group_create(z3d_group *group, const int *members, z3d_sharing sharing) {
+z3d_status z3d_message_group_create(z3d_group *group, z3d_sharing sharing) {
     z3d_message_group *own = NULL;
+    int *members = NULL;
     size_t size = (size_t)group->size;
     z3d_status status = z3d_new(1, sizeof *own, "a process group", &own);
+    if (status == Z3D_OK) status = z3d_new(size, sizeof *members, "members", &members);
+    for (int i = 0; i < group->size && status == Z3D_OK; i++)
+        members[i] = z3d_mesh_member(&group->mesh, group->axes, group->mesh.rank, i);
     group->ops = &z3d_message_ops;
     group->state = own;
-    Z3D_TRY(z3d_world_agree(group->world, status));
-    Z3D_TRY(z3d_channel_open(group->world, members, group->size, group->index, &own->channel));
+    status = z3d_world_agree(group->world, status);
+    if (status == Z3D_OK)
+        status = z3d_channel_open(group->world, members, group->size, group->index, &own->channel);
+    free(members);
+    Z3D_TRY(status);
     if (sharing != Z3D_SHARE_NOTHING)
         Z3D_TRY(z3d_node_create(own->channel, sharing == Z3D_SHARE_EVERYTHING, &own->node));
     Z3D_TRY(z3d_new(size, sizeof(int64_t), "send counts", &own->sent_to));
@@ -40,10 +47,8 @@ z3d_status z3d_message_group_create(z3d_group *group, const int *members, z3d_sh
 /* After an error operations may still be pending: they must not write into freed memory. */
 static void drop_messages(z3d_message_group *own, int size) {
     for (int i = 0; i < Z3D_RING_WINDOW; i++) {
-        z3d_message_drop(&own->ring.receive[i]);
-        z3d_message_drop(&own->ring.send[i]);
-        z3d_message_drop(&own->encoded.receive[i]);
-        z3d_message_drop(&own->encoded.send[i]);
+        z3d_message_drop(&own->in.message[i]);
+        z3d_message_drop(&own->out.message[i]);
     }
     for (int i = 0; own->exchanged && i < 2 * size; i++) z3d_message_drop(&own->exchanged[i]);
     for (z3d_operation *p2p = own->p2p; p2p; p2p = p2p->queued) z3d_message_drop(&p2p->message);
@@ -63,16 +68,38 @@ static void message_destroy(z3d_group *group) {
     free(own);
 }
 
+void z3d_windows_clear(z3d_message_group *own) {
+    own->in = (z3d_window){.sends = false};
+    own->out = (z3d_window){.sends = true};
+}
+
+bool z3d_window_is_full(const z3d_window *window) {
+    return window->begun - window->ended == Z3D_RING_WINDOW;
+}
+
+z3d_status z3d_window_begin(const z3d_message_group *own, z3d_window *window, void *data,
+                            int64_t bytes, int peer) {
+    return z3d_message_start(own->channel, window->sends, data, bytes, peer, own->tag,
+                             &window->message[window->begun++ % Z3D_RING_WINDOW]);
+}
+
+z3d_status z3d_window_test(z3d_window *window, bool *ended) {
+    *ended = false;
+    if (window->ended == window->begun) return Z3D_OK;
+    return z3d_message_test(&window->message[window->ended % Z3D_RING_WINDOW], ended);
+}
+
 static bool is_small(const z3d_collective *call) {
     return call->kind == Z3D_COLLECTIVE_BARRIER ||
            (call->kind == Z3D_COLLECTIVE_ALL_REDUCE &&
             z3d_bytes_of(call->dtype, call->count) <= Z3D_SMALL_BYTES);
 }
 
-static z3d_message_algorithm algorithm_of(const z3d_message_group *own,
-                                          const z3d_collective *call) {
-    if (call->wire != Z3D_F32) return Z3D_MESSAGE_ENCODED;
-    return !own->node && is_small(call) ? Z3D_MESSAGE_EXCHANGE : Z3D_MESSAGE_RING;
+static const z3d_message_algorithm *algorithm_of(const z3d_message_group *own,
+                                                 const z3d_collective *call) {
+    if (own->node && z3d_node_takes(own->node, call)) return NULL;
+    if (call->wire != Z3D_F32) return &z3d_message_encoded;
+    return !own->node && is_small(call) ? &z3d_message_exchange : &z3d_message_ring;
 }
 
 static z3d_status begin_head(z3d_group *group) {
@@ -82,31 +109,18 @@ static z3d_status begin_head(z3d_group *group) {
     own->active = true;
     head->started = z3d_now(); /* from its turn on: time in the queue is not its own */
     own->algorithm = algorithm_of(own, &head->call);
-    if (own->node && z3d_node_takes(own->node, &head->call)) {
-        own->algorithm = Z3D_MESSAGE_NODE;
-        z3d_node_begin(own->node, &head->call, (uint64_t)own->sequence);
-    } else if (own->node) {
-        z3d_node_skip(own->node, (uint64_t)own->sequence);
+    if (own->algorithm) {
+        if (own->node) z3d_node_skip(own->node, (uint64_t)own->sequence);
+        return own->algorithm->begin(group, head);
     }
-    switch (own->algorithm) {
-    case Z3D_MESSAGE_RING:
-        return z3d_ring_begin(group, head);
-    case Z3D_MESSAGE_EXCHANGE:
-        return z3d_exchange_begin(group, head);
-    case Z3D_MESSAGE_ENCODED:
-        return z3d_encoded_begin(group, head);
-    default:
-        return Z3D_OK;
-    }
+    z3d_node_begin(own->node, &head->call, (uint64_t)own->sequence);
+    return Z3D_OK;
 }
 
 static z3d_status progress_head(z3d_group *group, bool *moved) {
     z3d_message_group *own = group->state;
-    if (own->algorithm == Z3D_MESSAGE_EXCHANGE)
-        return z3d_exchange_progress(group, own->head, moved);
-    if (own->algorithm == Z3D_MESSAGE_RING) return z3d_ring_progress(group, own->head, moved);
-    if (own->algorithm == Z3D_MESSAGE_ENCODED) return z3d_encoded_progress(group, own->head, moved);
     bool done;
+    if (own->algorithm) return own->algorithm->progress(group, own->head, moved);
     Z3D_TRY(z3d_node_progress(own->node, &own->head->call, moved, &done));
     if (done) own->active = false;
     return Z3D_OK;

@@ -3,10 +3,6 @@
  * the send. Each has its own tag, from a count that both members keep. */
 #include "parallel/messages/messages.h"
 
-static bool is_send(const z3d_operation *operation) {
-    return operation->call.kind == Z3D_COLLECTIVE_SEND;
-}
-
 static int64_t bytes_of(const z3d_operation *operation) {
     return z3d_bytes_of(operation->call.dtype, operation->call.count);
 }
@@ -14,16 +10,15 @@ static int64_t bytes_of(const z3d_operation *operation) {
 static z3d_status post_piece(const z3d_message_group *own, z3d_operation *operation) {
     int64_t left = bytes_of(operation) - operation->moved;
     int64_t bytes = left < Z3D_MESSAGE_BYTES ? left : Z3D_MESSAGE_BYTES;
-    char *at = (char *)operation->call.buffer + operation->moved;
-    int peer = operation->call.peer;
-    if (is_send(operation))
-        return z3d_message_send(own->channel, at, bytes, peer, operation->tag, &operation->message);
-    return z3d_message_receive(own->channel, at, bytes, peer, operation->tag, &operation->message);
+    return z3d_message_start(own->channel, operation->call.kind == Z3D_COLLECTIVE_SEND,
+                             (char *)operation->call.buffer + operation->moved, bytes,
+                             operation->call.peer, operation->tag, &operation->message);
 }
 
 z3d_status z3d_p2p_start(z3d_group *group, z3d_operation *operation) {
     z3d_message_group *own = group->state;
-    int64_t *count = is_send(operation) ? own->sent_to : own->received_from;
+    bool sends = operation->call.kind == Z3D_COLLECTIVE_SEND;
+    int64_t *count = sends ? own->sent_to : own->received_from;
     /* Odd tags: collectives have even ones. */
     operation->tag = (int)(count[operation->call.peer]++ % (Z3D_TAGS / 2)) * 2 + 1;
     Z3D_TRY(post_piece(own, operation));

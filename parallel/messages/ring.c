@@ -42,12 +42,13 @@ static place locate(const z3d_group *group, const z3d_ring *ring, const z3d_coll
                    .reduce = call->kind != Z3D_COLLECTIVE_BROADCAST && step < group->size - 1};
 }
 
-z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation) {
+static z3d_status begin(z3d_group *group, z3d_operation *operation) {
     z3d_message_group *own = group->state;
     z3d_ring *ring = &own->ring;
     const z3d_collective *call = &operation->call;
     int64_t steps = group->size - 1, rows = call->count;
     *ring = (z3d_ring){.segments = 0};
+    z3d_windows_clear(own);
     if (call->kind == Z3D_COLLECTIVE_ALL_REDUCE) {
         rows = z3d_row_count(call->count, group->size, 0);
         steps *= 2;
@@ -74,71 +75,62 @@ static void *target_of(const z3d_message_group *own, const place *at, int64_t q)
 }
 
 /* A complete row may overwrite this member's partial sum only after that sum was sent. */
-static bool may_receive(const z3d_group *group, const z3d_ring *ring, int64_t q) {
-    if (ring->posted >= ring->receives || ring->posted - ring->received >= Z3D_RING_WINDOW)
-        return false;
-    int64_t left_at = q - (group->size - 1) * ring->segments;
-    return ring->first_step > 0 || left_at < 0 || left_at < ring->sent;
+static bool may_receive(const z3d_group *group, const z3d_message_group *own) {
+    const z3d_ring *ring = &own->ring;
+    if (own->in.begun >= ring->receives || z3d_window_is_full(&own->in)) return false;
+    int64_t left_at = own->in.begun - (group->size - 1) * ring->segments;
+    return ring->first_step > 0 || left_at < 0 || left_at < own->out.ended;
 }
 
-static bool may_send(const z3d_ring *ring) {
-    return ring->sending < ring->sends && ring->sending - ring->sent < Z3D_RING_WINDOW &&
-           ring->sending - ring->lag < ring->received;
+static bool may_send(const z3d_message_group *own) {
+    return own->out.begun < own->ring.sends && !z3d_window_is_full(&own->out) &&
+           own->out.begun - own->ring.lag < own->in.ended;
 }
 
 static z3d_status finish_receives(z3d_group *group, const z3d_collective *call, bool *moved) {
     z3d_message_group *own = group->state;
-    z3d_ring *ring = &own->ring;
-    while (ring->received < ring->posted) {
-        bool arrived;
-        Z3D_TRY(z3d_message_test(&ring->receive[ring->received % Z3D_RING_WINDOW], &arrived));
-        if (!arrived) break;
-        place at = locate(group, ring, call, ring->received, false);
+    const z3d_ring *ring = &own->ring;
+    for (bool arrived;; own->in.ended++, *moved = true) {
+        Z3D_TRY(z3d_window_test(&own->in, &arrived));
+        if (!arrived) return Z3D_OK;
+        place at = locate(group, ring, call, own->in.ended, false);
         if (at.reduce)
-            ring->reduce(at.pointer, target_of(own, &at, ring->received), at.pointer, at.elements);
-        ring->received++;
-        *moved = true;
+            ring->reduce(at.pointer, target_of(own, &at, own->in.ended), at.pointer, at.elements);
     }
-    return Z3D_OK;
 }
 
-static z3d_status finish_sends(z3d_ring *ring, bool *moved) {
-    while (ring->sent < ring->sending) {
-        bool left;
-        Z3D_TRY(z3d_message_test(&ring->send[ring->sent % Z3D_RING_WINDOW], &left));
-        if (!left) break;
-        ring->sent++;
-        *moved = true;
+static z3d_status finish_sends(z3d_window *out, bool *moved) {
+    for (bool left;; out->ended++, *moved = true) {
+        Z3D_TRY(z3d_window_test(out, &left));
+        if (!left) return Z3D_OK;
     }
-    return Z3D_OK;
 }
 
 static z3d_status post_more(z3d_group *group, const z3d_collective *call, bool *moved) {
     z3d_message_group *own = group->state;
-    z3d_ring *ring = &own->ring;
     int next = (group->index + 1) % group->size;
     int previous = (group->index + group->size - 1) % group->size;
-    for (; may_receive(group, ring, ring->posted); ring->posted++, *moved = true) {
-        place at = locate(group, ring, call, ring->posted, false);
-        Z3D_TRY(z3d_message_receive(own->channel, target_of(own, &at, ring->posted),
-                                    z3d_bytes_of(call->dtype, at.elements), previous, own->tag,
-                                    &ring->receive[ring->posted % Z3D_RING_WINDOW]));
+    for (; may_receive(group, own); *moved = true) {
+        place at = locate(group, &own->ring, call, own->in.begun, false);
+        Z3D_TRY(z3d_window_begin(own, &own->in, target_of(own, &at, own->in.begun),
+                                 z3d_bytes_of(call->dtype, at.elements), previous));
     }
-    for (; may_send(ring); ring->sending++, *moved = true) {
-        place at = locate(group, ring, call, ring->sending, true);
-        Z3D_TRY(z3d_message_send(own->channel, at.pointer, z3d_bytes_of(call->dtype, at.elements),
-                                 next, own->tag, &ring->send[ring->sending % Z3D_RING_WINDOW]));
+    for (; may_send(own); *moved = true) {
+        place at = locate(group, &own->ring, call, own->out.begun, true);
+        Z3D_TRY(z3d_window_begin(own, &own->out, at.pointer, z3d_bytes_of(call->dtype, at.elements),
+                                 next));
     }
     return Z3D_OK;
 }
 
-z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
+static z3d_status progress(z3d_group *group, z3d_operation *operation, bool *moved) {
     z3d_message_group *own = group->state;
-    z3d_ring *ring = &own->ring;
     const z3d_collective *call = &operation->call;
     Z3D_TRY(finish_receives(group, call, moved));
-    Z3D_TRY(finish_sends(ring, moved));
+    Z3D_TRY(finish_sends(&own->out, moved));
     Z3D_TRY(post_more(group, call, moved));
-    if (ring->received == ring->receives && ring->sent == ring->sends) own->active = false;
+    own->active = own->in.ended < own->ring.receives || own->out.ended < own->ring.sends;
     return Z3D_OK;
 }
+
+const z3d_message_algorithm z3d_message_ring = {begin, progress};

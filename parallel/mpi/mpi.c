@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/mpi/mpi.h"
+#include "parallel/interface/internal.h"
 
 const bool z3d_mpi_built = true;
 
@@ -51,20 +51,14 @@ static void mpi_close(z3d_channel *channel) {
     MPI_Comm_free(&comm);
 }
 
-static z3d_status mpi_send(z3d_message *message) {
+static z3d_status mpi_start(z3d_message *message) {
+    const MPI_Comm comm = comm_of(message->channel);
+    const int bytes = (int)message->bytes, peer = message->peer, tag = message->tag;
     MPI_Request request;
-    Z3D_TRY(check(MPI_Isend(message->data, (int)message->bytes, MPI_BYTE, message->peer,
-                            message->tag, comm_of(message->channel), &request),
-                  "posting a send"));
-    keep_request(message, request);
-    return Z3D_OK;
-}
-
-static z3d_status mpi_receive(z3d_message *message) {
-    MPI_Request request;
-    Z3D_TRY(check(MPI_Irecv(message->data, (int)message->bytes, MPI_BYTE, message->peer,
-                            message->tag, comm_of(message->channel), &request),
-                  "posting a receive"));
+    int code = message->sends
+                   ? MPI_Isend(message->data, bytes, MPI_BYTE, peer, tag, comm, &request)
+                   : MPI_Irecv(message->data, bytes, MPI_BYTE, peer, tag, comm, &request);
+    Z3D_TRY(check(code, message->sends ? "posting a send" : "posting a receive"));
     keep_request(message, request);
     return Z3D_OK;
 }
@@ -96,8 +90,8 @@ static void finalize(z3d_world *world) {
 }
 
 #define OPERATIONS                                                                                 \
-    .name = "mpi", .open = mpi_open, .close = mpi_close, .send = mpi_send, .receive = mpi_receive, \
-    .test = mpi_test, .drop = mpi_drop, .abort = mpi_abort
+    .name = "mpi", .open = mpi_open, .close = mpi_close, .start = mpi_start, .test = mpi_test,     \
+    .drop = mpi_drop, .abort = mpi_abort
 static const z3d_transport callers_mpi = {OPERATIONS};
 static const z3d_transport own_mpi = {OPERATIONS, .end = finalize};
 

@@ -1,7 +1,7 @@
 /* Replaces mpi.c in a build without MPI. */
 #include <stdio.h>
 
-#include "parallel/mpi/mpi.h"
+#include "parallel/interface/internal.h"
 
 const bool z3d_mpi_built = false;
 

@@ -35,7 +35,7 @@ typedef struct member {
     _Atomic int64_t pid;
 } member;
 
-typedef enum { POST, SUM_SMALL, REDUCE, GATHER, FINISH, DRAIN } stage;
+typedef enum { POST, SUM_SMALL, REDUCE, GATHER, FINISH, DRAIN, DONE } stage;
 
 struct z3d_node {
     int size, index;
@@ -207,6 +207,9 @@ static z3d_status read_peer(const z3d_node *node, int m, int64_t offset, void *t
 
 /* ---- the stages ---- */
 
+/* Does one piece of work, if one can be done now: *worked. */
+typedef z3d_status (*stage_work)(z3d_node *node, const z3d_collective *call, bool *worked);
+
 static stage after_post(const z3d_node *node, const z3d_collective *call) {
     switch (call->kind) {
     case Z3D_COLLECTIVE_REDUCE_SCATTER:
@@ -241,9 +244,10 @@ static void copy_in(const z3d_node *node, const z3d_collective *call) {
     }
 }
 
-static bool post(z3d_node *node, const z3d_collective *call) {
+static z3d_status post(z3d_node *node, const z3d_collective *call, bool *worked) {
     member *self = &node->members[node->index];
-    if (node->number > 2 && !all_finished(node, node->number - 2)) return false;
+    *worked = node->number <= 2 || all_finished(node, node->number - 2);
+    if (!*worked) return Z3D_OK;
     if (node->large)
         atomic_store_explicit(&self->address[node->number % 2], (uint64_t)(uintptr_t)call->buffer,
                               memory_order_relaxed);
@@ -251,11 +255,12 @@ static bool post(z3d_node *node, const z3d_collective *call) {
         copy_in(node, call);
     raise_flag(&self->posted, node->number);
     node->stage = after_post(node, call);
-    return true;
+    return Z3D_OK;
 }
 
-static bool sum_small(z3d_node *node, const z3d_collective *call) {
-    if (!all_posted(node)) return false;
+static z3d_status sum_small(z3d_node *node, const z3d_collective *call, bool *worked) {
+    *worked = all_posted(node);
+    if (!*worked) return Z3D_OK;
     int64_t bytes = whole_bytes(node, call);
     if (bytes > 0) {
         z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
@@ -264,7 +269,7 @@ static bool sum_small(z3d_node *node, const z3d_collective *call) {
             reduce(call->buffer, call->buffer, slot_of(node, m), call->count);
     }
     node->stage = FINISH;
-    return true;
+    return Z3D_OK;
 }
 
 /* Member m's part of one chunk of the own row: in its slot, or read into `to`. */
@@ -322,13 +327,13 @@ static z3d_status reduce_part(z3d_node *node, const z3d_collective *call, const 
     return Z3D_OK;
 }
 
-static z3d_status reduce_own_row(z3d_node *node, const z3d_collective *call, bool *moved) {
+static z3d_status reduce_own_row(z3d_node *node, const z3d_collective *call, bool *worked) {
     if (node->at == 0 && !all_posted(node)) return Z3D_OK;
     row at = find_row(node, call, node->index);
     int64_t left = at.bytes - node->at, bytes = left < CHUNK ? left : CHUNK;
     if (bytes > 0) Z3D_TRY(reduce_part(node, call, &at, bytes));
     node->at += bytes;
-    *moved = true;
+    *worked = true;
     if (node->at < at.bytes) return Z3D_OK;
     node->at = 0;
     raise_flag(&node->members[node->index].reduced, node->number);
@@ -337,7 +342,7 @@ static z3d_status reduce_own_row(z3d_node *node, const z3d_collective *call, boo
 }
 
 /* Copies a chunk of the next member's row; a broadcast has one row, the root's. */
-static z3d_status gather_row(z3d_node *node, const z3d_collective *call, bool *moved) {
+static z3d_status gather_row(z3d_node *node, const z3d_collective *call, bool *worked) {
     bool broadcast = call->kind == Z3D_COLLECTIVE_BROADCAST;
     int m = broadcast ? call->peer : (node->index + 1 + node->next) % node->size;
     member *from = &node->members[m];
@@ -351,7 +356,7 @@ static z3d_status gather_row(z3d_node *node, const z3d_collective *call, bool *m
     else if (bytes > 0)
         memcpy(to, slot_of(node, m) + at.in_slot + node->at, (size_t)bytes);
     node->at += bytes;
-    *moved = true;
+    *worked = true;
     if (node->at < at.bytes) return Z3D_OK;
     node->at = 0;
     node->next++;
@@ -361,12 +366,20 @@ static z3d_status gather_row(z3d_node *node, const z3d_collective *call, bool *m
 
 /* Ends the collective, except on a member whose buffer others read: it waits until they have read.
  */
-static bool finish(z3d_node *node, const z3d_collective *call) {
+static z3d_status finish(z3d_node *node, const z3d_collective *call, bool *worked) {
     raise_flag(&node->members[node->index].finished, node->number);
     bool read_by_others =
         node->large && (call->kind != Z3D_COLLECTIVE_BROADCAST || node->index == call->peer);
-    node->stage = DRAIN;
-    return !read_by_others;
+    node->stage = read_by_others ? DRAIN : DONE;
+    *worked = true;
+    return Z3D_OK;
+}
+
+static z3d_status drain(z3d_node *node, const z3d_collective *call, bool *worked) {
+    (void)call;
+    *worked = all_finished(node, node->number);
+    if (*worked) node->stage = DONE;
+    return Z3D_OK;
 }
 
 void z3d_node_begin(z3d_node *node, const z3d_collective *call, uint64_t number) {
@@ -385,35 +398,18 @@ void z3d_node_skip(z3d_node *node, uint64_t number) {
 }
 
 z3d_status z3d_node_progress(z3d_node *node, const z3d_collective *call, bool *moved, bool *done) {
+    static const stage_work work_of[] = {
+        [POST] = post,         [SUM_SMALL] = sum_small, [REDUCE] = reduce_own_row,
+        [GATHER] = gather_row, [FINISH] = finish,       [DRAIN] = drain};
     bool step = true;
-    *done = false;
-    while (step && !*done) {
+    while (step && node->stage != DONE) {
         stage before = node->stage;
-        bool work = false;
-        switch (node->stage) {
-        case POST:
-            work = post(node, call);
-            break;
-        case SUM_SMALL:
-            work = sum_small(node, call);
-            break;
-        case REDUCE:
-            Z3D_TRY(reduce_own_row(node, call, &work));
-            break;
-        case GATHER:
-            Z3D_TRY(gather_row(node, call, &work));
-            break;
-        case FINISH:
-            *done = finish(node, call);
-            work = true;
-            break;
-        case DRAIN:
-            work = *done = all_finished(node, node->number);
-            break;
-        }
-        if (work) *moved = true;
+        bool worked = false;
+        Z3D_TRY(work_of[before](node, call, &worked));
+        if (worked) *moved = true;
         /* One large chunk is enough for a poll; changes of the stage cost nothing. */
-        step = work && (!node->large || node->stage != before);
+        step = worked && (!node->large || node->stage != before);
     }
+    *done = node->stage == DONE;
     return Z3D_OK;
 }

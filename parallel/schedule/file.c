@@ -32,34 +32,34 @@ static char *trim(char *text) {
 }
 
 /* Digits only: at most nine, so that they fit into an int. */
-static z3d_status read_index(const reader *r, const char *what, const char *text, int *out) {
+static z3d_status read_index(const char *what, const char *text, int *out) {
     char shown[Z3D_SHOWN + 1];
     size_t length = strlen(text);
     if (length == 0 || length > 9 || strspn(text, "0123456789") != length)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: %s '%s' is not a number from 0 to 999999999",
-                         r->path, r->line, what, z3d_shown(text, shown));
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s '%s' is not a number from 0 to 999999999", what,
+                         z3d_shown(text, shown));
     *out = atoi(text);
     return Z3D_OK;
 }
 
-static z3d_status read_pass(const reader *r, const char *text, z3d_pass *out) {
+static z3d_status read_pass(const char *text, z3d_pass *out) {
     char shown[Z3D_SHOWN + 1];
     for (int pass = 0; pass < Z3D_PASS_COUNT; pass++) {
         *out = (z3d_pass)pass;
         if (strcmp(text, z3d_pass_name(*out)) == 0) return Z3D_OK;
     }
     return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "%s, line %d: there is no pass '%s'; use forward, backward, backward_input or "
+                     "there is no pass '%s'; use forward, backward, backward_input or "
                      "backward_weight",
-                     r->path, r->line, z3d_shown(text, shown));
+                     z3d_shown(text, shown));
 }
 
 static z3d_status read_header(reader *r, const char *text) {
     char shown[Z3D_SHOWN + 1];
     r->has_header = true;
     if (strcmp(text, header) == 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: expected the header '%s', not '%s'", r->path,
-                     r->line, header, z3d_shown(text, shown));
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "expected the header '%s', not '%s'", header,
+                     z3d_shown(text, shown));
 }
 
 static z3d_status read_row(reader *r, char *text) {
@@ -71,29 +71,26 @@ static z3d_status read_row(reader *r, char *text) {
         if (count < COLUMNS) column[count] = at;
     }
     if (count != COLUMNS)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: expected %d columns (%s), not '%s'", r->path,
-                         r->line, COLUMNS, header, shown);
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "expected %d columns (%s), not '%s'", COLUMNS, header,
+                         shown);
     if (r->count == r->most)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "%s, line %d: more rows than passes of all chunks and micro-batches (%d)",
-                         r->path, r->line, r->most);
+                         "more rows than passes of all chunks and micro-batches (%d)", r->most);
     row *out = &r->row[r->count++];
     out->line = r->line;
-    Z3D_TRY(read_index(r, "stage", trim(column[0]), &out->stage));
-    Z3D_TRY(read_pass(r, trim(column[1]), &out->task.pass));
-    Z3D_TRY(read_index(r, "chunk", trim(column[2]), &out->task.chunk));
-    Z3D_TRY(read_index(r, "micro-batch", trim(column[3]), &out->task.micro));
+    Z3D_TRY(read_index("stage", trim(column[0]), &out->stage));
+    Z3D_TRY(read_pass(trim(column[1]), &out->task.pass));
+    Z3D_TRY(read_index("chunk", trim(column[2]), &out->task.chunk));
+    Z3D_TRY(read_index("micro-batch", trim(column[3]), &out->task.micro));
     if (out->stage >= r->stages)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "%s, line %d: there is no pipeline stage %d; stages are 0 to %d", r->path,
-                         r->line, out->stage, r->stages - 1);
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "there is no pipeline stage %d; stages are 0 to %d",
+                         out->stage, r->stages - 1);
     return Z3D_OK;
 }
 
 static z3d_status read_line(reader *r, char *text, size_t length) {
     if (strlen(text) != length)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s, line %d: the line has a byte 0; expected text",
-                         r->path, r->line);
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "the line has a byte 0; expected text");
     text = trim(text);
     if (*text == '\0' || *text == '#') return Z3D_OK;
     return r->has_header ? read_row(r, text) : read_header(r, text);
@@ -107,7 +104,8 @@ static z3d_status read_lines(reader *r, char *text, size_t length) {
         next = newline + 1;
         *newline = '\0';
         r->line++;
-        Z3D_TRY(read_line(r, at, (size_t)(newline - at)));
+        z3d_status status = read_line(r, at, (size_t)(newline - at));
+        if (status != Z3D_OK) return z3d_error_context(status, "%s, line %d", r->path, r->line);
     }
     if (r->has_header) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,

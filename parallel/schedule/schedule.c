@@ -50,7 +50,6 @@ z3d_status z3d_schedule_check_sizes(z3d_schedule_kind kind, int stages, int chun
 z3d_status z3d_schedule_new(z3d_schedule_kind kind, int stages, int chunks, int micros,
                             z3d_schedule **out) {
     z3d_schedule *schedule;
-    z3d_status status;
     *out = NULL;
     Z3D_TRY(z3d_schedule_check_sizes(kind, stages, chunks, micros));
     Z3D_TRY(z3d_new(1, sizeof *schedule, "a schedule", &schedule));
@@ -59,19 +58,18 @@ z3d_status z3d_schedule_new(z3d_schedule_kind kind, int stages, int chunks, int 
     schedule->chunks = chunks;
     schedule->micros = micros;
     size_t tasks = (size_t)chunks * (size_t)micros * 3;
-    Z3D_TRY_GOTO(status, z3d_new((size_t)stages + 1, sizeof(int), "a schedule", &schedule->first),
-                 fail);
-    Z3D_TRY_GOTO(status, z3d_new(tasks, sizeof(z3d_task), "a schedule", &schedule->task), fail);
-    Z3D_TRY_GOTO(status,
-                 z3d_new((size_t)chunks, sizeof(int), "a schedule", &schedule->stage_of_chunk),
-                 fail);
+    z3d_status status = z3d_new((size_t)stages + 1, sizeof(int), "a schedule", &schedule->first);
+    if (status == Z3D_OK) status = z3d_new(tasks, sizeof(z3d_task), "a schedule", &schedule->task);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)chunks, sizeof(int), "a schedule", &schedule->stage_of_chunk);
+    if (status != Z3D_OK) {
+        z3d_schedule_destroy(schedule);
+        return status;
+    }
     for (int chunk = 0; chunk < chunks; chunk++)
         schedule->stage_of_chunk[chunk] = z3d_schedule_stage(kind, stages, chunk);
     *out = schedule;
     return Z3D_OK;
-fail:
-    z3d_schedule_destroy(schedule);
-    return status;
 }
 
 void z3d_schedule_destroy(z3d_schedule *schedule) {

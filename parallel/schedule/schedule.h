@@ -1,6 +1,6 @@
 /* Pipeline schedules: which stage runs which pass, and in which order. Pure lists: no
  * communication, no device, no clock. The model's units are cut into chunks, numbered in the order
- * of the forward; every pipeline stage (a rank along the pipeline axis) has `chunks_per_stage`
+ * of the forward; every pipeline stage (a rank along the pipeline axis) has the same number of
  * chunks (Megatron-LM's virtual pipeline stages). A schedule gives each stage its list of passes.
  * The step program's builder turns a list into instructions. This folder may call src/base only. In
  * this header, stage means pipeline stage. No function is collective. */

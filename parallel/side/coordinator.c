@@ -49,8 +49,7 @@ static bool is_coordinator(const struct z3d_side *side) {
 
 /* Prints, tells all ranks to end, and waits until they close their connections: a socket that is
  * closed with unread data may drop the last message. */
-static void end_run(struct z3d_side *side, const char *text) __attribute__((noreturn));
-static void end_run(struct z3d_side *side, const char *text) {
+static _Noreturn void end_run(struct z3d_side *side, const char *text) {
     z3d_side_print(text);
     for (int i = 0; i < side->num_connections; i++) {
         z3d_wire_send(side->connections[i].fd, Z3D_WIRE_END, NULL, 0);
@@ -63,11 +62,6 @@ static void end_run(struct z3d_side *side, const char *text) {
         if (poll(&one, 1, 100) > 0 && recv(one.fd, drain, sizeof drain, MSG_DONTWAIT) <= 0) open--;
     }
     end_process();
-}
-
-static void end_run_string(struct z3d_side *side, z3d_string *text) __attribute__((noreturn));
-static void end_run_string(struct z3d_side *side, z3d_string *text) {
-    end_run(side, text->text ? text->text : "zero3d: a rank died; ending the run\n");
 }
 
 /* ---- connections ---- */
@@ -138,10 +132,6 @@ static bool take_hello(struct z3d_side *side, z3d_connection *connection, const 
 
 /* ---- what this rank says to the coordinator ---- */
 
-static void own_position(struct z3d_side *side, z3d_position *out) {
-    z3d_position_read(&side->slots[side->slot_of[side->rank]], out);
-}
-
 /* Clocks differ between nodes: times travel as ages. Negative: none. */
 static double age_of(double since) {
     return since == 0 ? -1 : z3d_now() - since;
@@ -158,7 +148,7 @@ static void send_place(struct z3d_side *side, bool answer) {
     z3d_position place;
     z3d_pending_ios pending;
     if (find_connection(side, to) < 0) return;
-    own_position(side, &place);
+    z3d_report_position(side, side->rank, &place);
     z3d_pending_io_look(&pending);
     z3d_wire_position message = {.age = age_of(place.since),
                                  .pending_io_age = age_of(pending.since),
@@ -238,7 +228,7 @@ static void finish_collecting(struct z3d_side *side) {
     }
     z3d_string text = {0};
     z3d_report_stuck(side, &text);
-    end_run_string(side, &text);
+    end_run(side, text.text ? text.text : "zero3d: watchdog: a rank hangs; ending the run\n");
 }
 
 static void coordinator_lost(struct z3d_side *side, bool silent);
@@ -265,7 +255,7 @@ static void check_own_wait(struct z3d_side *side) {
     const double again = 5, lost = 3; /* seconds */
     z3d_seen mine;
     double now = z3d_now();
-    own_position(side, &mine.place);
+    z3d_report_position(side, side->rank, &mine.place);
     z3d_pending_io_look(&mine.pending);
     bool stuck = waits_too_long(side, &mine) || z3d_too_long(side, mine.pending.since);
     if (was_stopped(side, now) || !stuck)
@@ -341,9 +331,7 @@ static void reach_the_rest(struct z3d_side *side, int lost) {
     for (int rank = side->rank + 1; rank < side->size && z3d_now() < until; rank++) {
         int fd;
         if (rank == lost || side->seen[rank].said_bye || find_connection(side, rank) >= 0) continue;
-        if (z3d_wire_connect(&side->peer[rank], side->token, side->rank, rank, 0.3, &fd) ==
-                Z3D_OK &&
-            !add_connection(side, fd, rank))
+        if (z3d_wire_connect(side, rank, 0.3, &fd) == Z3D_OK && !add_connection(side, fd, rank))
             close(fd);
     }
 }
@@ -359,8 +347,7 @@ static void coordinator_lost(struct z3d_side *side, bool silent) {
     for (int rank = 0; rank < side->rank; rank++) {
         int fd;
         if (rank == lost || side->seen[rank].said_bye) continue;
-        if (z3d_wire_connect(&side->peer[rank], side->token, side->rank, rank, 3, &fd) != Z3D_OK)
-            continue;
+        if (z3d_wire_connect(side, rank, 3, &fd) != Z3D_OK) continue;
         side->coordinator = rank;
         side->stuck_told = side->coordinator_suspect = false;
         if (!add_connection(side, fd, rank)) end_process();
@@ -371,9 +358,9 @@ static void coordinator_lost(struct z3d_side *side, bool silent) {
     side->ending = true; /* later losses are not the cause */
     /* The other ranks are connecting to this one: it must stay until they are told. */
     double until = z3d_now() + 0.3;
-    z3d_string text = {0};
-    z3d_report_death(side, lost, silent, &text);
-    z3d_side_print(text.text ? text.text : "zero3d: rank 0 died; ending the run\n");
+    char line[Z3D_LINE_BYTES];
+    z3d_report_death(side, lost, silent, line);
+    z3d_side_print(line);
     while (z3d_now() < until) z3d_coordinator_turn(side, 50);
     reach_the_rest(side, lost);
     end_run(side, "");
@@ -391,9 +378,9 @@ static void on_close(struct z3d_side *side, int index) {
         if (rank != 0) end_process();
         coordinator_lost(side, false);
     } else if (is_coordinator(side)) {
-        z3d_string text = {0};
-        z3d_report_death(side, rank, false, &text);
-        end_run_string(side, &text);
+        char line[Z3D_LINE_BYTES];
+        z3d_report_death(side, rank, false, line);
+        end_run(side, line);
     }
 }
 
@@ -437,7 +424,7 @@ static void say_goodbyes(struct z3d_side *side) {
 static void timers(struct z3d_side *side) {
     z3d_position place;
     if (side->ending) return;
-    own_position(side, &place);
+    z3d_report_position(side, side->rank, &place);
     if (!side->stopping && (place.since != side->told.since || place.waiting != side->told.waiting))
         send_place(side, false);
     if (!side->stopping) check_own_wait(side);

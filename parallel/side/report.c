@@ -1,4 +1,5 @@
 /* The texts of the side channel: who died where, who waits for whom. */
+#include <stdio.h>
 #include <string.h>
 
 #include "parallel/side/side.h"
@@ -12,16 +13,14 @@ void z3d_report_position(struct z3d_side *side, int rank, z3d_position *out) {
         *out = side->seen[rank].place;
 }
 
-void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *out) {
+void z3d_report_death(struct z3d_side *side, int rank, bool silent, char line[Z3D_LINE_BYTES]) {
     z3d_position place;
     z3d_report_position(side, rank, &place);
-    z3d_string_append(out, "zero3d: rank %d (host %s, pid %d) %s ", rank, side->peer[rank].host,
-                      (int)side->peer[rank].pid, silent ? "does not answer" : "died");
-    if (place.since == 0)
-        z3d_string_append(out, "before it reported what it was doing");
-    else
-        z3d_string_append(out, "in %s", place.text);
-    z3d_string_append(out, "; ending the run\n");
+    const bool told = place.since != 0;
+    snprintf(line, Z3D_LINE_BYTES, "zero3d: rank %d (host %s, pid %d) %s %s%s; ending the run\n",
+             rank, side->peer[rank].host, (int)side->peer[rank].pid,
+             silent ? "does not answer" : "died",
+             told ? "in " : "before it reported what it was doing", told ? place.text : "");
 }
 
 static bool same_position(const z3d_position *a, const z3d_position *b) {

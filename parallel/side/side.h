@@ -92,9 +92,6 @@ typedef struct z3d_peer {
 /* Opens a listening socket and writes its port and addresses into *self: 127.0.0.1 only if all
  * ranks are on this node. Errors: ERR_COMM. */
 z3d_status z3d_wire_listen(bool one_node, z3d_peer *self, int *fd);
-/* Connects to a peer, sends hello and waits for its welcome. Errors: ERR_COMM after `seconds`. */
-z3d_status z3d_wire_connect(const z3d_peer *peer, uint64_t token, int own_rank, int peer_rank,
-                            double seconds, int *fd);
 /* False: the connection is broken, or was full for more than a second. */
 bool z3d_wire_send(int fd, z3d_wire_type type, const void *data, size_t length);
 /* Reads into the connection's buffer without blocking. False: the connection has ended. */
@@ -105,6 +102,9 @@ bool z3d_wire_next(const z3d_connection *connection, z3d_wire_head *head, const 
                    bool *bad);
 /* Removes that message from the buffer. */
 void z3d_wire_consume(z3d_connection *connection, const z3d_wire_head *head);
+
+/* Connects to a rank, sends hello and waits for its welcome. Errors: ERR_COMM after `seconds`. */
+z3d_status z3d_wire_connect(const struct z3d_side *side, int rank, double seconds, int *fd);
 
 /* ---- coordinator.c: the thread ---- */
 
@@ -164,8 +164,8 @@ bool z3d_too_long(const struct z3d_side *side, double since);
 
 /* A rank's position: from shared memory, or else its last report. */
 void z3d_report_position(struct z3d_side *side, int rank, z3d_position *out);
-/* Appends the line of a rank that died, or (silent) that does not answer. */
-void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *out);
+/* Writes the line of a rank that died, or (silent) that does not answer. */
+void z3d_report_death(struct z3d_side *side, int rank, bool silent, char line[Z3D_LINE_BYTES]);
 /* Appends the lines of a hang: its cause, and a table of all positions. */
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out);
 

@@ -64,11 +64,8 @@ static z3d_status listen_here(const z3d_world *world, struct z3d_side *side) {
 static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
     double until = z3d_now() + CONNECT_SECONDS;
     if (world->rank != 0) {
-        int fd;
-        Z3D_TRY(
-            z3d_wire_connect(&side->peer[0], side->token, world->rank, 0, CONNECT_SECONDS, &fd));
-        z3d_connection *coordinator = &side->connections[side->num_connections++];
-        coordinator->fd = fd;
+        Z3D_TRY(z3d_wire_connect(side, 0, CONNECT_SECONDS, &side->connections[0].fd));
+        side->num_connections = 1;
         return Z3D_OK;
     }
     while (z3d_coordinator_connected(side) < world->size - 1) {

@@ -58,34 +58,34 @@ z3d_status z3d_wire_listen(bool one_node, z3d_peer *self, int *fd) {
 
 /* Greets the other end. An address may lead to a stranger; only our peer knows the token. Reads
  * exactly the welcome: later bytes stay in the socket for the thread. */
-static bool greet(int fd, uint64_t token, int own_rank, int peer_rank, double until) {
+static bool greet(const struct z3d_side *side, int fd, int rank, double until) {
     struct {
         z3d_wire_head head;
         z3d_wire_hello hello;
     } welcome;
-    z3d_wire_hello hello = {.token = token, .rank = own_rank};
+    z3d_wire_hello hello = {.token = side->token, .rank = side->rank};
     if (!z3d_wire_send(fd, Z3D_WIRE_HELLO, &hello, sizeof hello)) return false;
     if (!z3d_socket_read(fd, &welcome, sizeof welcome, until)) return false;
     return welcome.head.magic == MAGIC && welcome.head.type == Z3D_WIRE_WELCOME &&
-           welcome.hello.token == token && welcome.hello.rank == peer_rank;
+           welcome.hello.token == side->token && welcome.hello.rank == rank;
 }
 
-z3d_status z3d_wire_connect(const z3d_peer *peer, uint64_t token, int own_rank, int peer_rank,
-                            double seconds, int *fd) {
+z3d_status z3d_wire_connect(const struct z3d_side *side, int rank, double seconds, int *fd) {
+    const z3d_peer *peer = &side->peer[rank];
     double end = z3d_now() + seconds;
     for (int i = 0; i < peer->num_addresses; i++) {
         /* An address that drops packets must not use up the time of the next addresses. */
         double until = z3d_now() + (end - z3d_now()) / (peer->num_addresses - i);
         *fd = z3d_socket_connect(peer->address[i], peer->port, until);
         if (*fd < 0) continue;
-        if (greet(*fd, token, own_rank, peer_rank, until)) return Z3D_OK;
+        if (greet(side, *fd, rank, until)) return Z3D_OK;
         close(*fd);
     }
     *fd = -1;
     return Z3D_ERROR(Z3D_ERR_COMM,
                      "the side channel cannot reach rank %d on host %s, port %d (%d addresses "
                      "tried, first %s); check for a firewall between the nodes",
-                     peer_rank, peer->host, peer->port, peer->num_addresses,
+                     rank, peer->host, peer->port, peer->num_addresses,
                      peer->num_addresses > 0 ? peer->address[0] : "none");
 }
 

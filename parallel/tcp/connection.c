@@ -25,13 +25,12 @@ static void watch(z3d_tcp *tcp, z3d_tcp_connection *connection, bool writing) {
 }
 
 static void break_off(z3d_tcp *tcp, const char *what) {
-    int error = errno;
-    tcp->broken = Z3D_ERR_COMM;
-    if (error == EMFILE)
-        snprintf(tcp->broken_text, sizeof tcp->broken_text, "%s: %s (limit %lld); raise ulimit -n",
-                 what, strerror(error), z3d_socket_file_limit());
-    else
-        snprintf(tcp->broken_text, sizeof tcp->broken_text, "%s: %s", what, strerror(error));
+    const int error = errno;
+    const char *why = strerror(error);
+    tcp->broken = z3d_error_keep(error == EMFILE ? Z3D_ERROR(Z3D_ERR_COMM,
+                                                             "%s: %s (limit %lld); raise ulimit -n",
+                                                             what, why, z3d_socket_file_limit())
+                                                 : Z3D_ERROR(Z3D_ERR_COMM, "%s: %s", what, why));
 }
 
 /* Closes the file if there is no memory for a connection. */
@@ -241,7 +240,7 @@ static void take_head(z3d_tcp *tcp, z3d_tcp_connection *connection) {
         return;
     }
     connection->left = frame.type == Z3D_TCP_DATA ? frame.bytes : 0;
-    z3d_tcp_take_frame(tcp, connection->rank, &frame, &connection->into);
+    connection->into = z3d_tcp_take_frame(tcp, connection->rank, &frame);
     /* A sender of ours sends the size that was demanded. */
     if (connection->into && connection->into->bytes != frame.bytes)
         z3d_tcp_lose(tcp, connection, "it sends messages of the wrong size");

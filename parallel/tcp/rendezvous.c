@@ -63,9 +63,9 @@ static answer make_answer(verdict verdict) {
     return made;
 }
 
-/* Keeps the error message: from now on it is the answer to every rank. */
-static void refuse(hall *h) {
-    if (h->failed) return;
+/* Keeps the message of the first error: from now on it is the answer to every rank. */
+static void refuse(hall *h, z3d_status status) {
+    if (status == Z3D_OK || h->failed) return;
     h->failed = true;
     h->last = make_answer(REFUSED);
     snprintf(h->last.text, sizeof h->last.text, "%s", z3d_error_message());
@@ -126,7 +126,7 @@ static bool welcome(hall *h, visitor *from) {
         tell(from, &no);
         return false;
     }
-    if (!h->failed && check_coming(h, from) != Z3D_OK) refuse(h);
+    if (!h->failed) refuse(h, check_coming(h, from));
     answer heard = make_answer(HEARD);
     tell(from, &heard);
     if (h->failed) {
@@ -145,10 +145,9 @@ static bool hear(hall *h, visitor *from) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (from->rank >= 0 && !h->failed) {
         const z3d_tcp_place *place = &h->all[from->rank];
-        (void)Z3D_ERROR(Z3D_ERR_COMM,
-                        "rank %d (host %s, pid %d) ended before all ranks had connected",
-                        from->rank, place->host, place->pid);
-        refuse(h);
+        refuse(h, Z3D_ERROR(Z3D_ERR_COMM,
+                            "rank %d (host %s, pid %d) ended before all ranks had connected",
+                            from->rank, place->host, place->pid));
     }
     if (got <= 0 || from->rank >= 0) return false;
     from->have += (size_t)got;
@@ -160,11 +159,10 @@ static bool hear(hall *h, visitor *from) {
 static void let_in(hall *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-        (void)Z3D_ERROR(Z3D_ERR_COMM,
-                        "rank 0 cannot accept the connections of %d ranks: %s (limit %lld); "
-                        "raise ulimit -n",
-                        h->launch->size - 1, strerror(errno), z3d_socket_file_limit());
-        refuse(h);
+        refuse(h, Z3D_ERROR(Z3D_ERR_COMM,
+                            "rank 0 cannot accept the connections of %d ranks: %s (limit %lld); "
+                            "raise ulimit -n",
+                            h->launch->size - 1, strerror(errno), z3d_socket_file_limit()));
         h->late = true;
     }
     if (fd < 0) return;
@@ -209,8 +207,7 @@ static void wait_for_all(hall *h) {
     while (!h->failed && h->come < h->launch->size - 1) {
         turn(h);
         if (z3d_now() < until || h->failed || h->come == h->launch->size - 1) continue;
-        (void)nobody_more(h);
-        refuse(h);
+        refuse(h, nobody_more(h));
         h->late = true;
     }
 }

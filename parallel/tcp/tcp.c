@@ -57,18 +57,12 @@ static z3d_message *take_for(z3d_tcp_queue *queue, const z3d_tcp_frame *frame) {
 }
 
 static void keep_frame(z3d_tcp *tcp, z3d_tcp_frames *frames, const z3d_tcp_frame *frame) {
-    if (frames->count == frames->room) {
-        int room = frames->room ? 2 * frames->room : 8;
-        z3d_tcp_frame *more = realloc(frames->frame, (size_t)room * sizeof *more);
-        if (!more) {
-            tcp->broken = Z3D_ERR_MEMORY;
-            snprintf(tcp->broken_text, sizeof tcp->broken_text, "out of memory for messages");
-            return;
-        }
-        frames->frame = more;
-        frames->room = room;
-    }
-    frames->frame[frames->count++] = *frame;
+    z3d_status status =
+        z3d_grow(frames->count, &frames->room, sizeof *frames->frame, "messages", &frames->frame);
+    if (status == Z3D_OK)
+        frames->frame[frames->count++] = *frame;
+    else
+        tcp->broken = z3d_error_keep(status);
 }
 
 /* ---- matching ---- */
@@ -89,19 +83,16 @@ void z3d_tcp_finish(z3d_tcp *tcp, z3d_message *message) {
     tcp->moved = true;
 }
 
-void z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame, z3d_message **into) {
+z3d_message *z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame) {
     z3d_tcp_peer *peer = &tcp->peer[rank];
-    *into = NULL;
-    if (frame->type == Z3D_TCP_DATA) {
-        /* NULL: the receiver has dropped the message. */
-        *into = take_for(&peer->receives, frame);
-        return;
-    }
+    /* NULL: the receiver has dropped the message. */
+    if (frame->type == Z3D_TCP_DATA) return take_for(&peer->receives, frame);
     z3d_message *message = take_for(&peer->unasked, frame);
     if (message)
         grant(tcp, rank, message, frame);
     else
         keep_frame(tcp, &peer->unanswered, frame);
+    return NULL;
 }
 
 /* ---- the table ---- */
@@ -112,44 +103,41 @@ static z3d_status tcp_open(z3d_channel *channel) {
     return Z3D_OK;
 }
 
-static z3d_status tcp_send(z3d_message *message) {
-    z3d_tcp *tcp = tcp_of(message);
-    int rank = rank_of(message);
+static void start_send(z3d_tcp *tcp, int rank, z3d_message *message) {
     z3d_tcp_frames *unanswered = &tcp->peer[rank].unanswered;
-    message->wanted = -1;
-    message->since = z3d_now();
-    tcp->pending++;
-    for (int i = 0; i < unanswered->count; i++) {
+    for (int64_t i = 0; i < unanswered->count; i++) {
         z3d_tcp_frame demand = unanswered->frame[i];
         if (demand.channel != message->channel->number || demand.tag != message->tag) continue;
         memmove(unanswered->frame + i, unanswered->frame + i + 1,
                 (size_t)(unanswered->count - i - 1) * sizeof demand);
         unanswered->count--;
         grant(tcp, rank, message, &demand);
-        return Z3D_OK;
+        return;
     }
     append(&tcp->peer[rank].unasked, message);
     /* Normally the receiver connects, with its demand, and the side channel notices its death.
      * Without a side channel only a connection of this rank can notice it. */
     if (!tcp->world->side) z3d_tcp_reach(tcp, rank);
-    return Z3D_OK;
 }
 
-static z3d_status tcp_receive(z3d_message *message) {
-    z3d_tcp *tcp = tcp_of(message);
-    int rank = rank_of(message);
+static void start_receive(z3d_tcp *tcp, int rank, z3d_message *message) {
     const z3d_tcp_frame demand = {.magic = Z3D_TCP_MAGIC,
                                   .type = Z3D_TCP_DEMAND,
                                   .channel = message->channel->number,
                                   .tag = message->tag,
                                   .bytes = message->bytes};
-    message->wanted = -1;
-    message->since = z3d_now();
-    tcp->pending++;
     append(&tcp->peer[rank].receives, message);
     keep_frame(tcp, &tcp->peer[rank].demands, &demand);
     z3d_tcp_reach(tcp, rank);
     z3d_tcp_flush(tcp, rank);
+}
+
+static z3d_status tcp_start(z3d_message *message) {
+    z3d_tcp *tcp = tcp_of(message);
+    message->wanted = -1;
+    message->since = z3d_now();
+    tcp->pending++;
+    (message->sends ? start_send : start_receive)(tcp, rank_of(message), message);
     return Z3D_OK;
 }
 
@@ -164,7 +152,7 @@ static z3d_status look_after(const z3d_message *message) {
     const z3d_tcp *tcp = tcp_of(message);
     int rank = rank_of(message);
     const z3d_tcp_peer *peer = &tcp->peer[rank];
-    if (tcp->broken != Z3D_OK) return Z3D_ERROR(tcp->broken, "%s", tcp->broken_text);
+    Z3D_TRY(z3d_error_restore(&tcp->broken));
     if (message->wanted >= 0)
         return Z3D_ERROR(Z3D_ERR_COMM,
                          "rank %d expects a message of %lld bytes, but this rank sends %lld", rank,
@@ -201,7 +189,7 @@ static void tcp_drop(z3d_message *message) {
 static bool tcp_progress(z3d_world *world) {
     z3d_tcp *tcp = world->transport_state;
     tcp->moved = false;
-    if (tcp->pending > 0 && tcp->broken == Z3D_OK) z3d_tcp_poll(tcp);
+    if (tcp->pending > 0 && tcp->broken.status == Z3D_OK) z3d_tcp_poll(tcp);
     return tcp->moved;
 }
 
@@ -221,8 +209,7 @@ static void tcp_end(z3d_world *world) {
 
 static const z3d_transport tcp_transport = {.name = "tcp",
                                             .open = tcp_open,
-                                            .send = tcp_send,
-                                            .receive = tcp_receive,
+                                            .start = tcp_start,
                                             .test = tcp_test,
                                             .drop = tcp_drop,
                                             .progress = tcp_progress,

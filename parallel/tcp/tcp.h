@@ -80,7 +80,7 @@ typedef struct z3d_tcp_queue {
 
 typedef struct z3d_tcp_frames {
     z3d_tcp_frame *frame;
-    int count, room;
+    int64_t count, room;
 } z3d_tcp_frames;
 
 typedef struct z3d_tcp_peer {
@@ -107,8 +107,7 @@ typedef struct z3d_tcp {
     z3d_tcp_place *place; /* by rank */
     z3d_tcp_peer *peer;   /* by rank */
     z3d_tcp_connection *connections;
-    z3d_status broken; /* an error of this process: every message fails */
-    char broken_text[160];
+    z3d_kept_error broken; /* an error of this process: every message fails */
 } z3d_tcp;
 
 /* connection.c */
@@ -126,8 +125,8 @@ void z3d_tcp_bury(z3d_tcp *tcp, bool all);
 
 /* tcp.c */
 
-/* Handles an incoming head. *into: the receive of the bytes after it; NULL: none. */
-void z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame, z3d_message **into);
+/* Handles an incoming head. Returns the receive of the bytes after it; NULL: none. */
+z3d_message *z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame);
 /* A message is done. */
 void z3d_tcp_finish(z3d_tcp *tcp, z3d_message *message);
 

@@ -138,7 +138,7 @@ void flood(Victim &v) {
     if (v.rank != 2) return;
     char byte = 0;
     z3d_message message;
-    check(v, z3d_message_receive(v.world->channel, &byte, 1, 1, 7, &message));
+    check(v, z3d_message_start(v.world->channel, false, &byte, 1, 1, 7, &message));
     for (int i = 0; i < 30; i++) usleep(10000), z3d_world_progress(v.world);
     knock(z3d_tcp_port(v.world, 1));
     z3d_message_drop(&message);
