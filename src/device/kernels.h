@@ -275,30 +275,24 @@ typedef struct z3d_dropout_backward {
  * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward, or NULL. Scores
  * scaled by 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a
  * time. Dropout on the probabilities: counter (sample, first_head + head, position, key). */
-typedef struct z3d_attention_forward {
+typedef struct z3d_attention {
     const void *q, *k, *v; /* T; may be parts of one matrix */
     void *out;
     float *log_sum_exp;
+    const void *dout;            /* backward: T */
+    void *dq, *dk, *dv;          /* backward: T; may be parts of one matrix */
     const int32_t *starts;       /* int32[batch] or NULL: 0 */
     const int32_t *row_position; /* int32[batch, seq] or NULL: one document a sample */
     int64_t batch, seq, capacity, heads, kv_heads, head_dim, first_head;
     int64_t q_stride, kv_stride, window;
     z3d_dtype dtype;
     z3d_dropout dropout;
-} z3d_attention_forward;
+} z3d_attention;
+typedef z3d_attention z3d_attention_forward;
 
-/* dq, dk, dv (with the strides of q, k, v) from dout; the probabilities are recomputed. Capacity is
- * seq, and positions begin at 0. */
-typedef struct z3d_attention_backward {
-    const void *q, *k, *v, *out, *dout; /* T */
-    const float *log_sum_exp;
-    const int32_t *row_position; /* as in attention_forward */
-    void *dq, *dk, *dv;          /* T; may be parts of one matrix */
-    int64_t batch, seq, heads, kv_heads, head_dim, first_head;
-    int64_t q_stride, kv_stride, window;
-    z3d_dtype dtype;
-    z3d_dropout dropout;
-} z3d_attention_backward;
+/* dq, dk, dv (with the strides of q, k, v) from dout; the probabilities are recomputed. out and
+ * log_sum_exp are read. starts is NULL; capacity is not read: it is seq. */
+typedef z3d_attention z3d_attention_backward;
 
 /* Into a cache of keys or values: cache[sample, starts[sample] + i, :] = x[sample, i, :]. x: batch
  * x seq rows of `cols` elements, `stride` elements apart; cache T[batch,capacity,cols]. Rows beyond
@@ -421,10 +415,11 @@ typedef struct z3d_optimizer_constants {
     float ema_decay;             /* of the average, where there is one */
 } z3d_optimizer_constants;
 
-/* Where a logical parameter's elements lie here, as in init_normal: element `first` of a slice of
- * [outer, local, inner] of [outer, global, inner], which begins at `offset`. */
+/* Where a logical parameter's elements lie here: from element `first` of this rank's slice [outer,
+ * local, inner] of [outer, global, inner] on. The slice begins at `offset` of the middle
+ * dimension. */
 typedef struct z3d_parameter_place {
-    uint64_t key; /* of its name; mixed with state->seed */
+    uint64_t key; /* of its name */
     int64_t first, local, global, inner, offset;
 } z3d_parameter_place;
 
@@ -443,7 +438,8 @@ typedef struct z3d_optimizer_update {
     void *parameter;      /* dtype, or NULL */
     int64_t count, decayed;
     z3d_dtype dtype, gradient_dtype;
-    z3d_parameter_place place; /* *_bf16: of the parameter that all elements are of */
+    z3d_parameter_place place; /* *_bf16: of the parameter that all elements are of; they mix its
+                                  key with state->seed */
     z3d_optimizer_constants constants;
     const z3d_step_state *state;
 } z3d_optimizer_update;
@@ -484,62 +480,59 @@ typedef struct z3d_control_end {
     double clipping;
 } z3d_control_end;
 
-/* Initial values of part of a parameter, elements first .. first+count-1 of its local (split)
- * shape, drawn from normal(0, standard_deviation) by global index, fp32. The local shape is [outer,
- * local, inner], the global one [outer, global, inner], and this rank's slice of the middle
- * dimension begins at `offset`. */
+/* Initial values x[count] of the elements at `place`, drawn from normal(0, standard_deviation) by
+ * key and global index, fp32. */
 typedef struct z3d_init_normal {
     float *x;
-    int64_t first, count;
-    int64_t outer, local, global, inner, offset;
-    uint64_t key;
+    int64_t count;
+    z3d_parameter_place place;
     float standard_deviation;
 } z3d_init_normal;
 
 /* The column of that table that the next one is made of. */
-#define Z3D_OPTIMIZER_KERNEL(X, id, name, reads, states, flops) X(id)
+#define Z3D_OPTIMIZER_KERNEL(X, id, name, reads, states, flops) X(id, dtype)
 
-/* X(name): a kernel's struct is z3d_<name>, its kind Z3D_KERNEL_<name>, its member in the union
- * <name>. */
+/* X(name, type): a kernel's struct is z3d_<name>, its kind Z3D_KERNEL_<name>, its member in the
+ * union <name>. type: the field with the type of most of its operands, or fp32. */
 #define Z3D_KERNEL_MAP(X)                                                                          \
-    X(gemm)                                                                                        \
-    X(fill)                                                                                        \
-    X(cast)                                                                                        \
-    X(accumulate)                                                                                  \
-    X(scale)                                                                                       \
-    X(add_bias)                                                                                    \
-    X(bias_backward)                                                                               \
-    X(layernorm_forward)                                                                           \
-    X(layernorm_backward)                                                                          \
-    X(rmsnorm_forward)                                                                             \
-    X(rmsnorm_backward)                                                                            \
-    X(rotary)                                                                                      \
-    X(gelu_forward)                                                                                \
-    X(gelu_backward)                                                                               \
-    X(swiglu_forward)                                                                              \
-    X(swiglu_backward)                                                                             \
-    X(dropout_forward)                                                                             \
-    X(dropout_backward)                                                                            \
-    X(attention_forward)                                                                           \
-    X(attention_backward)                                                                          \
-    X(cache_store)                                                                                 \
-    X(embedding_forward)                                                                           \
-    X(embedding_backward)                                                                          \
-    X(position_forward)                                                                            \
-    X(position_backward)                                                                           \
-    X(cross_entropy_max)                                                                           \
-    X(cross_entropy_sum)                                                                           \
-    X(cross_entropy_loss)                                                                          \
-    X(cross_entropy_backward)                                                                      \
-    X(select_row)                                                                                  \
+    X(gemm, dtype)                                                                                 \
+    X(fill, dtype)                                                                                 \
+    X(cast, destination_dtype)                                                                     \
+    X(accumulate, x_dtype)                                                                         \
+    X(scale, dtype)                                                                                \
+    X(add_bias, dtype)                                                                             \
+    X(bias_backward, dtype)                                                                        \
+    X(layernorm_forward, dtype)                                                                    \
+    X(layernorm_backward, dtype)                                                                   \
+    X(rmsnorm_forward, dtype)                                                                      \
+    X(rmsnorm_backward, dtype)                                                                     \
+    X(rotary, dtype)                                                                               \
+    X(gelu_forward, dtype)                                                                         \
+    X(gelu_backward, dtype)                                                                        \
+    X(swiglu_forward, dtype)                                                                       \
+    X(swiglu_backward, dtype)                                                                      \
+    X(dropout_forward, dtype)                                                                      \
+    X(dropout_backward, dtype)                                                                     \
+    X(attention_forward, dtype)                                                                    \
+    X(attention_backward, dtype)                                                                   \
+    X(cache_store, dtype)                                                                          \
+    X(embedding_forward, dtype)                                                                    \
+    X(embedding_backward, dtype)                                                                   \
+    X(position_forward, dtype)                                                                     \
+    X(position_backward, dtype)                                                                    \
+    X(cross_entropy_max, dtype)                                                                    \
+    X(cross_entropy_sum, dtype)                                                                    \
+    X(cross_entropy_loss, fp32)                                                                    \
+    X(cross_entropy_backward, dtype)                                                               \
+    X(select_row, dtype)                                                                           \
     Z3D_OPTIMIZER_KERNELS(Z3D_OPTIMIZER_KERNEL, X)                                                 \
-    X(sum_squares)                                                                                 \
-    X(control_begin)                                                                               \
-    X(control_end)                                                                                 \
-    X(init_normal)
+    X(sum_squares, dtype)                                                                          \
+    X(control_begin, fp32)                                                                         \
+    X(control_end, fp32)                                                                           \
+    X(init_normal, fp32)
 
 typedef enum z3d_kernel_kind {
-#define X(name) Z3D_KERNEL_##name,
+#define X(name, type) Z3D_KERNEL_##name,
     Z3D_KERNEL_MAP(X)
 #undef X
         Z3D_KERNEL_COUNT
@@ -548,9 +541,10 @@ typedef enum z3d_kernel_kind {
 typedef struct z3d_kernel {
     z3d_kernel_kind kind;
     union {
-#define X(name) z3d_##name name;
+#define X(name, type) z3d_##name name;
         Z3D_KERNEL_MAP(X)
 #undef X
+        z3d_attention attention;     /* forward or backward */
         z3d_optimizer_update update; /* any optimizer's */
     } as;
 } z3d_kernel;

@@ -1,7 +1,5 @@
 /* Host memory is mapped once, in huge pages if the system has them, and zeroed by several threads:
  * the first touch of a page decides its memory node, and one thread alone would be slow. */
-#include "src/device/interface/host_memory.h"
-
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
@@ -12,8 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "src/base/host_memory.h"
-#include "src/base/strings.h"
+#include "src/device/interface/ops.h"
 
 #define PAGE ((int64_t)4096)
 #define HUGE_PAGE ((int64_t)2 << 20)

@@ -1,7 +1,5 @@
 /* Measures products on a device that has a queue and only one method. */
-#include "src/device/interface/measure.h"
-
-#include "src/base/strings.h"
+#include "src/device/interface/ops.h"
 
 enum { WARM = 3, TIMED = 10, ALIGNED = 256 };
 
@@ -10,9 +8,9 @@ z3d_status z3d_device_fill_random(z3d_device *device, void *memory, int64_t coun
     const int64_t most = (int64_t)1 << 20, bytes = most * (int64_t)sizeof(float);
     void *numbers;
     Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, bytes, &numbers));
-    z3d_status status =
-        Z3D_LAUNCH(device, init_normal, .x = numbers, .count = most, .outer = 1, .local = most,
-                   .global = most, .inner = 1, .key = 1, .standard_deviation = 1);
+    z3d_status status = Z3D_LAUNCH(device, init_normal, .x = numbers, .count = most,
+                                   .place = {.key = 1, .local = most, .global = most, .inner = 1},
+                                   .standard_deviation = 1);
     for (int64_t at = 0; at < count && status == Z3D_OK; at += most)
         status = Z3D_LAUNCH(device, cast, .destination = (char *)memory + z3d_bytes_of(dtype, at),
                             .source = numbers, .count = count - at < most ? count - at : most,

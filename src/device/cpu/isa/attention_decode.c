@@ -7,7 +7,7 @@
 
 #include "src/device/cpu/isa/attention.h"
 #include "src/device/cpu/isa/isa.h"
-#include "src/device/cpu/isa/softmax.h"
+#include "src/device/cpu/isa/lanes.h"
 
 enum { RANGE = Z3D_ATTENTION_RANGE, ROWS = Z3D_ATTENTION_ROWS };
 

@@ -1,4 +1,5 @@
-/* The lookup tables: tokens (split over ranks by rows) and positions; select_row. */
+/* The lookup tables: tokens (split over ranks by rows) and positions; select_row, and the cache of
+ * keys and values. */
 #include "src/device/cpu/isa/isa.h"
 
 static void embedding_forward_rows(const void *context, int64_t first, int64_t end) {
@@ -108,7 +109,6 @@ z3d_status Z3D_CPU_NAME(embedding_backward)(z3d_cpu *cpu, const z3d_kernel *kern
     const z3d_embedding_backward *embedding = &kernel->as.embedding_backward;
     REQUIRE_FLOAT(embedding_backward, embedding->dtype);
     REQUIRE_FLOAT(embedding_backward, embedding->gradient_dtype);
-    REQUIRE_SCRATCH(embedding_backward, cpu, z3d_scratch_embedding_backward(embedding));
     if (!embedding->accumulate)
         for_elements(cpu, embedding->table_rows * embedding->cols, clear_table, embedding);
     uint64_t *keys = (uint64_t *)(void *)cpu->scratch;
@@ -168,15 +168,11 @@ static void position_backward_block(const void *context, int64_t first, int64_t 
     }
 }
 
-z3d_status Z3D_CPU_NAME(position_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_position_backward *position = &kernel->as.position_backward;
-    REQUIRE_FLOAT(position_backward, position->dtype);
-    REQUIRE_FLOAT(position_backward, position->gradient_dtype);
-    const int64_t samples = (position->rows + position->seq - 1) / position->seq;
-    for_blocks(cpu, position->seq * position->cols, TILE, samples, position_backward_block,
-               position);
-    return Z3D_OK;
-}
+/* Of each sum as many rows as there are samples. */
+KERNEL_OF_TYPES(position_backward, dtype, gradient_dtype,
+                for_blocks(cpu, kernel->seq * kernel->cols, TILE,
+                           (kernel->rows + kernel->seq - 1) / kernel->seq, position_backward_block,
+                           kernel))
 
 z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     (void)cpu;
@@ -190,5 +186,28 @@ z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
         memcpy(element_to_write(select->y, select->dtype, b * select->cols),
                element(select->x, select->dtype, (b * select->seq + row) * select->cols), bytes);
     }
+    return Z3D_OK;
+}
+
+static void store_rows(const void *context, int64_t first, int64_t end) {
+    const z3d_cache_store *store = context;
+    const size_t bytes = (size_t)store->cols * z3d_dtype_size(store->dtype);
+    for (int64_t row = first; row < end; row++) {
+        const int64_t sample = row / store->seq;
+        const int64_t position = store->starts[sample] + row % store->seq;
+        if (position >= store->capacity) continue;
+        memcpy(element_to_write(store->cache, store->dtype,
+                                (sample * store->capacity + position) * store->cols),
+               element(store->x, store->dtype, row * store->stride), bytes);
+    }
+}
+
+z3d_status Z3D_CPU_NAME(cache_store)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_cache_store *store = &kernel->as.cache_store;
+    REQUIRE_FLOAT(cache_store, store->dtype);
+    for (int64_t sample = 0; sample < store->batch; sample++)
+        Z3D_REQUIRE(store->starts[sample] >= 0, "kernel cache_store: sample %lld begins at %d",
+                    (long long)sample, (int)store->starts[sample]);
+    for_rows(cpu, store->batch * store->seq, store->cols, store_rows, store);
     return Z3D_OK;
 }
