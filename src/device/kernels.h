@@ -3,7 +3,9 @@
  * fp16). Statistics, losses and accumulators are fp32 or fp64; arithmetic is in fp32. Pointers are
  * device pointers. Buffers of one kernel do not overlap except "in place". Results do not depend on
  * the number of CPU threads or on polling: work is cut into fixed tiles, and partial sums are added
- * in a fixed order. */
+ * in a fixed order. A kernel with `first` and `seq` works on the rows first .. first + rows - 1 of
+ * the micro-batch's batch x seq. A row's position is in row_position, or, where that is NULL, its
+ * row within the sample, plus starts[sample] unless starts is NULL. */
 #ifndef ZERO3D_DEVICE_KERNELS_H
 #define ZERO3D_DEVICE_KERNELS_H
 
@@ -51,10 +53,10 @@ typedef struct z3d_dropout {
 
 /* C[m,n] = (accumulate ? C : 0) + op(A) op(B) (+ bias[n]). op(A) is m x k: stored [m,k] or,
  * transposed, [k,m] (lda is the stored row's length). A and B have `dtype`, C has `c_dtype`, bias
- * has `dtype`. The last three fields request an epilogue. Devices that can do it in the same launch
- * may round once less; others, and the cpu device, run a kernel of its own after the product. The
- * first two need C in `dtype` without gaps (ldc = n), the last needs A transposed and without gaps
- * (lda = m). */
+ * has `dtype`. residual, gelu, before_gelu and bias_gradient are the epilogue. Devices that can do
+ * it in the same launch may round once less; others, and the cpu device, run separate kernels after
+ * the product. The first three need C in `dtype` without gaps (ldc = n), the last needs A
+ * transposed and without gaps (lda = m). */
 typedef struct z3d_gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
@@ -107,10 +109,10 @@ typedef struct z3d_scale {
     float factor;
 } z3d_scale;
 
-/* y[rows,cols] += x with bias: y T, bias T[cols] added to every row, in place. */
+/* y[rows,cols] += bias[cols], in place. */
 typedef struct z3d_add_bias {
-    void *y;
-    const void *bias;
+    void *y;          /* T */
+    const void *bias; /* T */
     int64_t rows, cols;
     z3d_dtype dtype;
 } z3d_add_bias;
@@ -124,8 +126,8 @@ typedef struct z3d_bias_backward {
     bool accumulate;
 } z3d_bias_backward;
 
-/* y = (x - mean) * rstd * weight + bias, each row of cols. mean, rstd fp32[rows] are stored for
- * backward. eps 1e-5. */
+/* y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + epsilon), each row of cols.
+ * mean, rstd fp32[rows] are stored for backward. */
 typedef struct z3d_layernorm_forward {
     const void *x, *weight, *bias; /* T */
     void *y;                       /* T */
@@ -149,7 +151,7 @@ typedef struct z3d_layernorm_backward {
 } z3d_layernorm_backward;
 
 /* y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), over each vector of `cols` elements.
- * A row has `heads` vectors, one behind the other; rows are x_stride elements apart in x, y_stride
+ * A row has `heads` vectors, one after the other; rows are x_stride elements apart in x, y_stride
  * in y. heads 1 and strides cols: plain matrices. rstd fp32[rows,heads] is stored for backward
  * (NULL: not wanted). y may be x (in place, with x's stride). */
 typedef struct z3d_rmsnorm_forward {
@@ -197,9 +199,7 @@ typedef struct z3d_rope {
 
 /* Rotary position embedding, in place (Su et al., 2104.09864), halves as in Hugging Face's Llama:
  * element i of a head pairs with element i + head_dim / 2. x: rows of heads x head_dim elements,
- * `stride` elements apart. The rows are rows first .. first + rows - 1 of the micro-batch's batch x
- * seq; a row's position is in row_position, or, where that is NULL, its row within the sample, plus
- * starts[sample] unless starts is NULL. inverse: the transposed rotation, for gradients. */
+ * `stride` elements apart. inverse: the transposed rotation, for gradients. */
 typedef struct z3d_rotary {
     void *x;                     /* T */
     const int32_t *starts;       /* int32[batch] or NULL: 0 */
@@ -244,9 +244,8 @@ typedef struct z3d_swiglu_backward {
 } z3d_swiglu_backward;
 
 /* y[rows,cols] = residual + dropout(x + bias). residual T or NULL (0), bias T[cols] or NULL; y may
- * be x. The rows are rows first .. first + rows - 1 of the micro-batch's batch x seq; dropout's
- * counter is (sample, head 0, row within the sample, column), so the result does not depend on
- * which rank has which rows. */
+ * be x. Dropout's counter is (sample, head 0, row within the sample, column), so the result does
+ * not depend on which rank has which rows. */
 typedef struct z3d_dropout_forward {
     const void *x, *bias, *residual;
     void *y;
@@ -268,10 +267,10 @@ typedef struct z3d_dropout_backward {
  * q_stride elements apart. k, v: batch x capacity rows of kv_heads x head_dim, kv_stride apart
  * (training: capacity = seq; generation: a cache). Query head h reads key/value head h / (heads /
  * kv_heads). Query row i of a sample has position p = i, plus starts[sample] unless starts is NULL,
- * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. What it
- * does not see may be anything finite up to the call's last position, anything at all behind. With
- * row_position (then without starts) a sample has documents one after the other: a row sees keys of
- * its own document only, which begins row_position[row] rows before it. out
+ * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. Keys
+ * that it does not see may have any finite value up to the call's last position, and any value
+ * after that. With row_position (then without starts) a sample has documents one after the other: a
+ * row sees keys of its own document only, which begins row_position[row] rows before it. out
  * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward, or NULL. Scores
  * scaled by 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a
  * time. Dropout on the probabilities: counter (sample, first_head + head, position, key). */
@@ -326,11 +325,9 @@ typedef struct z3d_embedding_backward {
     bool accumulate;
 } z3d_embedding_backward;
 
-/* x[rows,cols] += positions[position,cols] of each row, in place. The rows are rows first .. first
- * + rows - 1 of the micro-batch's batch x seq; a row's position is in row_position, or, where that
- * is NULL, its row within the sample, plus starts[sample] unless starts is NULL. With starts,
- * positions beyond the table's `capacity` rows add its last one (rows that nobody reads); without,
- * capacity is not read: the table has seq rows. */
+/* x[rows,cols] += positions[position,cols] of each row, in place. With starts, positions
+ * beyond the table's `capacity` rows add its last one (rows that nobody reads); without, capacity
+ * is not read: the table has seq rows. */
 typedef struct z3d_position_forward {
     void *x;
     const void *positions;       /* T[seq,cols]; with starts T[capacity,cols] */

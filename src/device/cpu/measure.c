@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/device/cpu/cpu.h"
+#include "src/device/interface/ops.h"
 
 /* oneDNN's bf16 products are fast only if the CPU has instructions for them; else converting the
  * operands to fp32 is faster. Its fp32 products are made for x86 only. docs/results/products.md
@@ -33,23 +34,9 @@ typedef struct buffers {
     int64_t scratch_bytes;
 } buffers;
 
-static z3d_kernel product_of(const buffers *buffers, z3d_dtype dtype, int64_t m, int64_t n,
+static z3d_kernel product_of(const buffers *with, z3d_dtype dtype, int64_t m, int64_t n,
                              int64_t k) {
-    return (z3d_kernel){
-        .kind = Z3D_KERNEL_gemm,
-        .as.gemm = {.m = m,
-                    .n = n,
-                    .k = k,
-                    .a = buffers->a,
-                    .b = buffers->b,
-                    .c = buffers->c,
-                    .lda = k,
-                    .ldb = k,
-                    .ldc = n,
-                    .transpose_b = true, /* a linear layer's forward */
-                    .dtype = dtype,
-                    .c_dtype = Z3D_F32},
-    };
+    return z3d_measured_product(with->a, with->b, with->c, m, n, k, dtype, Z3D_F32);
 }
 
 /* Fastest of a few runs, seconds; the first one, which makes primitives and touches memory, does

@@ -276,40 +276,37 @@ double z3d_copies_waited(const z3d_device *device) {
     return device->ops->copies_waited ? device->ops->copies_waited(device->self) : 0;
 }
 
-/* A copy of memory that is not pinned may block until all launched work ends, and such a wait does
- * not see that a peer failed. So this waits for the device first. */
-static z3d_status copy_now(z3d_device *device, void *to, const void *from, int64_t bytes) {
-    Z3D_TRY(z3d_device_synchronize(device));
-    Z3D_TRY(z3d_device_heard(device, device->ops->enqueue_copy(device->self, to, from, bytes)));
-    return z3d_device_synchronize(device);
+/* Copies by `copy`, or by the device's queue if it has one. memory: the end in device memory. A
+ * copy of memory that is not pinned may block until all launched work ends, and such a wait does
+ * not see that a peer failed. So `now` waits for the device first. */
+static z3d_status copy_bytes(z3d_device *device, bool now, const void *memory,
+                             z3d_status (*copy)(void *self, void *to, const void *from,
+                                                int64_t bytes),
+                             void *to, const void *from, int64_t bytes) {
+    const bool queued = device->ops->enqueue_copy != NULL;
+    Z3D_REQUIRE(bytes >= 0, "copy of %lld bytes", (long long)bytes);
+    z3d_device_touch(device, memory, bytes);
+    if (queued) copy = device->ops->enqueue_copy;
+    if (queued && now) Z3D_TRY(z3d_device_synchronize(device));
+    Z3D_TRY(z3d_device_heard(device, copy(device->self, to, from, bytes)));
+    return queued && now ? z3d_device_synchronize(device) : Z3D_OK;
 }
 
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
-    Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
-    z3d_device_touch(device, source, bytes);
-    if (device->ops->enqueue_copy) return copy_now(device, host, source, bytes);
-    return z3d_device_heard(device, device->ops->read(device->self, host, source, bytes));
+    return copy_bytes(device, true, source, device->ops->read, host, source, bytes);
 }
 
 z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host,
                             int64_t bytes) {
-    Z3D_REQUIRE(bytes >= 0, "write of %lld bytes", (long long)bytes);
-    z3d_device_touch(device, destination, bytes);
-    if (device->ops->enqueue_copy) return copy_now(device, destination, host, bytes);
-    return z3d_device_heard(device, device->ops->write(device->self, destination, host, bytes));
+    return copy_bytes(device, true, destination, device->ops->write, destination, host, bytes);
 }
 
 z3d_status z3d_device_post(z3d_device *device, void *destination, const void *host, int64_t bytes) {
-    if (!device->ops->enqueue_copy) return z3d_device_write(device, destination, host, bytes);
-    z3d_device_touch(device, destination, bytes);
-    return z3d_device_heard(device,
-                            device->ops->enqueue_copy(device->self, destination, host, bytes));
+    return copy_bytes(device, false, destination, device->ops->write, destination, host, bytes);
 }
 
 z3d_status z3d_device_fetch(z3d_device *device, void *host, const void *source, int64_t bytes) {
-    if (!device->ops->enqueue_copy) return z3d_device_read(device, host, source, bytes);
-    z3d_device_touch(device, source, bytes);
-    return z3d_device_heard(device, device->ops->enqueue_copy(device->self, host, source, bytes));
+    return copy_bytes(device, false, source, device->ops->read, host, source, bytes);
 }
 
 /* ---- captured work ---- */

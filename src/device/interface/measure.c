@@ -20,22 +20,20 @@ z3d_status z3d_device_fill_random(z3d_device *device, void *memory, int64_t coun
     return status;
 }
 
-static z3d_status time_products(z3d_device *device, const z3d_gemm *gemm, double *seconds) {
-    const z3d_kernel kernel = {.kind = Z3D_KERNEL_gemm, .as.gemm = *gemm};
+static z3d_status time_products(z3d_device *device, const z3d_kernel *product, double *seconds) {
     double begin = 0;
     for (int i = 0; i < WARM + TIMED; i++) {
         if (i == WARM) {
             Z3D_TRY(z3d_device_synchronize(device));
             begin = z3d_now();
         }
-        Z3D_TRY(z3d_launch(device, &kernel));
+        Z3D_TRY(z3d_launch(device, product));
     }
     Z3D_TRY(z3d_device_synchronize(device));
     *seconds = (z3d_now() - begin) / TIMED;
     return Z3D_OK;
 }
 
-/* B is transposed, as in a linear layer's forward. */
 z3d_status z3d_measure_products(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                 int64_t k, double *gflops) {
     const int64_t a = z3d_round_up(z3d_bytes_of(dtype, m * k), ALIGNED);
@@ -45,21 +43,10 @@ z3d_status z3d_measure_products(z3d_device *device, z3d_dtype dtype, int64_t m, 
     void *block;
     Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, a + b + c, &block));
     char *at = block;
-    const z3d_gemm gemm = {.m = m,
-                           .n = n,
-                           .k = k,
-                           .a = at,
-                           .b = at + a,
-                           .c = at + a + b,
-                           .lda = k,
-                           .ldb = k,
-                           .ldc = n,
-                           .transpose_b = true,
-                           .dtype = dtype,
-                           .c_dtype = dtype};
+    const z3d_kernel product = z3d_measured_product(at, at + a, at + a + b, m, n, k, dtype, dtype);
     z3d_status status = z3d_device_fill_random(device, at, m * k, dtype);
     if (status == Z3D_OK) status = z3d_device_fill_random(device, at + a, n * k, dtype);
-    if (status == Z3D_OK) status = time_products(device, &gemm, &seconds);
+    if (status == Z3D_OK) status = time_products(device, &product, &seconds);
     z3d_device_free(device, Z3D_SPACE_DEVICE, block, a + b + c);
     *gflops = seconds > 0 ? 2e-9 * (double)m * (double)n * (double)k / seconds : 0;
     return status;

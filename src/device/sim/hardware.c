@@ -48,8 +48,8 @@ typedef struct reader {
     bool seen[NUMBERS + TEXTS];
 } reader;
 
-static double *number_at(z3d_hardware *hardware, int index) {
-    return (double *)(void *)((char *)hardware + numbers[index].offset);
+static double *number_at(const z3d_hardware *hardware, int index) {
+    return (double *)((uintptr_t)hardware + numbers[index].offset);
 }
 
 /* NUMBERS: no number has this path. */
@@ -378,7 +378,6 @@ static void write_section(const z3d_hardware *hardware, const char *section, boo
                           z3d_string *out) {
     const size_t length = strlen(section);
     char number[32];
-    z3d_hardware copy = *hardware;
     for (int i = 0; i < NUMBERS; i++) {
         const char *key = numbers[i].path + length, *deeper = strchr(key, '.');
         if (strncmp(numbers[i].path, section, length) != 0) continue;
@@ -387,7 +386,7 @@ static void write_section(const z3d_hardware *hardware, const char *section, boo
             z3d_string_append(out, "  %.*s:\n", (int)(deeper - key), key);
         z3d_string_append(out, "%s%s: %s%s   # %s\n", deeper ? "    " : "  ",
                           deeper ? deeper + 1 : key, hardware->estimates[i] ? "!estimate " : "",
-                          z3d_format_number(*number_at(&copy, i), number, sizeof number),
+                          z3d_format_number(*number_at(hardware, i), number, sizeof number),
                           numbers[i].meaning);
     }
 }

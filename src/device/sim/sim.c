@@ -17,22 +17,22 @@ typedef struct sim {
 
 /* ---- both devices ---- */
 
-static z3d_status create_record(const z3d_device_config *config, void **self) {
+static z3d_status make(int threads, z3d_tape *tape, void **self) {
     sim *made;
-    (void)config;
-    Z3D_TRY(z3d_new(1, sizeof *made, "the recording device", &made));
-    made->threads = 1;
+    Z3D_TRY(z3d_new(1, sizeof *made, "a device without memory", &made));
+    *made = (sim){.threads = threads, .tape = tape};
     *self = made;
     return Z3D_OK;
 }
 
+static z3d_status create_record(const z3d_device_config *config, void **self) {
+    (void)config;
+    return make(1, NULL, self);
+}
+
 static z3d_status create_sim(const z3d_device_config *config, void **self) {
     if (!config->tape) return Z3D_ERROR(Z3D_ERR_USAGE, "the sim device needs a tape");
-    sim *made;
-    Z3D_TRY(z3d_new(1, sizeof *made, "the sim device", &made));
-    *made = (sim){.threads = config->threads, .tape = config->tape};
-    *self = made;
-    return Z3D_OK;
+    return make(config->threads, config->tape, self);
 }
 
 static const char *description(const void *self) {
@@ -97,7 +97,7 @@ const z3d_device_ops z3d_device_ops_record = {
 
 /* ---- sim ---- */
 
-/* Smaller numbers (an offset in the file) are DISK, which nobody allocates. */
+/* Smaller numbers (NULL, or an offset in the file) are DISK, which nobody allocates. */
 static z3d_space space_of(const void *address) {
     const uint64_t value = (uint64_t)(uintptr_t)address;
     return value < FIRST_ADDRESS ? Z3D_SPACE_DISK : (z3d_space)(value >> SPACE_SHIFT);

@@ -76,20 +76,6 @@ z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event) {
     return Z3D_OK;
 }
 
-static void describe_gemm(const z3d_gemm *kernel, z3d_event *event) {
-    event->m = kernel->m;
-    event->n = kernel->n;
-    event->k = kernel->k;
-    event->form = 2 * kernel->transpose_a + kernel->transpose_b;
-}
-
-static void describe_attention(const z3d_attention *kernel, z3d_event *event) {
-    event->m = kernel->batch * kernel->heads;
-    event->n = kernel->seq;
-    event->k = kernel->head_dim;
-    event->form = kernel->dropout.p > 0;
-}
-
 /* The types in Z3D_KERNEL_MAP. */
 #define TYPE_dtype(kernel) (kernel).dtype
 #define TYPE_x_dtype(kernel) (kernel).x_dtype
@@ -132,11 +118,17 @@ static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_sp
                        .seconds = seconds};
     switch (kernel->kind) {
     case Z3D_KERNEL_gemm:
-        describe_gemm(&kernel->as.gemm, &event);
+        event.m = kernel->as.gemm.m;
+        event.n = kernel->as.gemm.n;
+        event.k = kernel->as.gemm.k;
+        event.form = 2 * kernel->as.gemm.transpose_a + kernel->as.gemm.transpose_b;
         break;
     case Z3D_KERNEL_attention_forward:
     case Z3D_KERNEL_attention_backward:
-        describe_attention(&kernel->as.attention, &event);
+        event.m = kernel->as.attention.batch * kernel->as.attention.heads;
+        event.n = kernel->as.attention.seq;
+        event.k = kernel->as.attention.head_dim;
+        event.form = kernel->as.attention.dropout.p > 0;
         break;
     case Z3D_KERNEL_dropout_forward:
         event.form = kernel->as.dropout_forward.dropout.p > 0;

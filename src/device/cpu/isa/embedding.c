@@ -55,11 +55,8 @@ typedef struct scatter {
     int64_t ranges;       /* tasks: ranges of keys, times tiles of columns */
 } scatter;
 
-enum {
-    SCATTER_KEYS = 64, /* a task has the table rows whose first key is in its range of so many
-                          keys */
-    SCATTER_COLS = TILE
-};
+/* A task has the table rows whose first key is in its range of so many keys, and TILE columns. */
+enum { SCATTER_KEYS = 64 };
 
 static inline uint64_t table_row(const scatter *s, int64_t key) {
     return s->keys[key] >> 32;
@@ -68,7 +65,7 @@ static inline uint64_t table_row(const scatter *s, int64_t key) {
 static void scatter_group(const scatter *s, int64_t first, int64_t end, int64_t column, int64_t n) {
     const z3d_embedding_backward *embedding = s->embedding;
     const int64_t i = (int64_t)table_row(s, first) * embedding->cols + column;
-    float sum[SCATTER_COLS] = {0}, tile[SCATTER_COLS];
+    float sum[TILE] = {0}, tile[TILE];
     for (int64_t key = first; key < end; key++) {
         const int64_t row = (int64_t)(s->keys[key] & UINT32_MAX);
         const float *dy =
@@ -83,8 +80,8 @@ static void scatter_group(const scatter *s, int64_t first, int64_t end, int64_t 
 static void scatter_tasks(const void *context, int64_t first, int64_t end) {
     const scatter *s = context;
     for (int64_t task = first; task < end; task++) {
-        const int64_t column = task / s->ranges * SCATTER_COLS;
-        const int64_t n = min_int64(SCATTER_COLS, s->embedding->cols - column);
+        const int64_t column = task / s->ranges * TILE;
+        const int64_t n = min_int64(TILE, s->embedding->cols - column);
         const int64_t begin = task % s->ranges * SCATTER_KEYS;
         const int64_t limit = min_int64(begin + SCATTER_KEYS, s->count);
         int64_t key = begin;
@@ -115,8 +112,8 @@ z3d_status Z3D_CPU_NAME(embedding_backward)(z3d_cpu *cpu, const z3d_kernel *kern
     scatter s = {.embedding = embedding, .count = collect_keys(embedding, keys)};
     s.keys = sort_keys(keys, keys + embedding->rows, s.count, embedding->table_rows);
     s.ranges = (s.count + SCATTER_KEYS - 1) / SCATTER_KEYS;
-    const int64_t tiles = (embedding->cols + SCATTER_COLS - 1) / SCATTER_COLS;
-    for_blocks(cpu, s.ranges * tiles, 1, SCATTER_KEYS * SCATTER_COLS, scatter_tasks, &s);
+    const int64_t tiles = (embedding->cols + TILE - 1) / TILE;
+    for_blocks(cpu, s.ranges * tiles, 1, SCATTER_KEYS * TILE, scatter_tasks, &s);
     return Z3D_OK;
 }
 

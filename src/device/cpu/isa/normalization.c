@@ -126,13 +126,7 @@ static void backward_chunks(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(layernorm_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_layernorm_backward *norm = &kernel->as.layernorm_backward;
-    const z3d_dtype dtype = norm->gradient_dtype;
-    REQUIRE_FLOAT(layernorm_backward, norm->dtype);
-    REQUIRE_FLOAT(layernorm_backward, dtype);
-    const row_sums sums = sum_rows(cpu, norm, norm->rows, norm->cols, backward_chunks);
-    fold_partials(cpu, &sums, 0, norm->weight_gradient, dtype, norm->accumulate);
-    fold_partials(cpu, &sums, 1, norm->bias_gradient, dtype, norm->accumulate);
-    return Z3D_OK;
-}
+KERNEL_OF_TYPES(layernorm_backward, dtype, gradient_dtype,
+                sum_rows(cpu, kernel, kernel->rows, kernel->cols, backward_chunks,
+                         kernel->weight_gradient, kernel->bias_gradient, kernel->gradient_dtype,
+                         kernel->accumulate))

@@ -13,19 +13,6 @@ typedef struct row_sums {
     int64_t rows, cols, chunks, stride;
 } row_sums;
 
-/* Calls body for the chunks. */
-static inline row_sums sum_rows(z3d_cpu *cpu, const void *kernel, int64_t rows, int64_t cols,
-                                block_body body) {
-    const row_sums sums = {.kernel = kernel,
-                           .partials = (float *)(void *)cpu->scratch,
-                           .rows = rows,
-                           .cols = cols,
-                           .chunks = z3d_row_chunks(rows),
-                           .stride = z3d_partial_stride(cols)};
-    for_blocks(cpu, sums.chunks, 1, rows * cols / sums.chunks, body, &sums);
-    return sums;
-}
-
 static inline int64_t first_row(const row_sums *sums, int64_t chunk) {
     return sums->rows * chunk / sums->chunks;
 }
@@ -53,13 +40,23 @@ static inline void fold_columns(const void *context, int64_t first, int64_t end)
     }
 }
 
-/* gradient[cols] = (accumulate ? gradient : 0) + sum of the partials over chunks. index: of the
- * sum, 0 or 1. */
-static inline void fold_partials(z3d_cpu *cpu, const row_sums *sums, int index, void *gradient,
-                                 z3d_dtype dtype, bool accumulate) {
-    const float *partials = sums->partials + index * sums->chunks * sums->stride;
-    const fold f = {sums, partials, gradient, dtype, accumulate};
-    for_blocks(cpu, sums->cols, 256, sums->chunks, fold_columns, &f);
+/* body sums the rows of some chunks. gradient[cols] = (accumulate ? gradient : 0) + the sum over
+ * the chunks; second: the same for a second sum, or NULL. */
+static inline void sum_rows(z3d_cpu *cpu, const void *kernel, int64_t rows, int64_t cols,
+                            block_body body, void *gradient, void *second, z3d_dtype dtype,
+                            bool accumulate) {
+    const row_sums sums = {.kernel = kernel,
+                           .partials = (float *)(void *)cpu->scratch,
+                           .rows = rows,
+                           .cols = cols,
+                           .chunks = z3d_row_chunks(rows),
+                           .stride = z3d_partial_stride(cols)};
+    for_blocks(cpu, sums.chunks, 1, rows * cols / sums.chunks, body, &sums);
+    const fold folds[] = {
+        {&sums, sums.partials, gradient, dtype, accumulate},
+        {&sums, sums.partials + sums.chunks * sums.stride, second, dtype, accumulate}};
+    for (int i = 0; i < (second ? 2 : 1); i++)
+        for_blocks(cpu, cols, 256, sums.chunks, fold_columns, &folds[i]);
 }
 
 #endif

@@ -36,14 +36,9 @@ static void sum_chunks(const void *context, int64_t first, int64_t end) {
         }
 }
 
-z3d_status Z3D_CPU_NAME(bias_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_bias_backward *bias = &kernel->as.bias_backward;
-    REQUIRE_FLOAT(bias_backward, bias->dtype);
-    REQUIRE_FLOAT(bias_backward, bias->gradient_dtype);
-    const row_sums sums = sum_rows(cpu, bias, bias->rows, bias->cols, sum_chunks);
-    fold_partials(cpu, &sums, 0, bias->gradient, bias->gradient_dtype, bias->accumulate);
-    return Z3D_OK;
-}
+KERNEL_OF_TYPES(bias_backward, dtype, gradient_dtype,
+                sum_rows(cpu, kernel, kernel->rows, kernel->cols, sum_chunks, kernel->gradient,
+                         NULL, kernel->gradient_dtype, kernel->accumulate))
 
 /* sum_squares cuts its elements into at most this many chunks. */
 enum { SQUARE_CHUNKS = 1024 };

@@ -103,12 +103,6 @@ static void backward_chunks(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(rmsnorm_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_rmsnorm_backward *norm = &kernel->as.rmsnorm_backward;
-    REQUIRE_FLOAT(rmsnorm_backward, norm->dtype);
-    REQUIRE_FLOAT(rmsnorm_backward, norm->gradient_dtype);
-    const row_sums sums =
-        sum_rows(cpu, norm, norm->rows * norm->heads, norm->cols, backward_chunks);
-    fold_partials(cpu, &sums, 0, norm->weight_gradient, norm->gradient_dtype, norm->accumulate);
-    return Z3D_OK;
-}
+KERNEL_OF_TYPES(rmsnorm_backward, dtype, gradient_dtype,
+                sum_rows(cpu, kernel, kernel->rows * kernel->heads, kernel->cols, backward_chunks,
+                         kernel->weight_gradient, NULL, kernel->gradient_dtype, kernel->accumulate))
