@@ -2,7 +2,7 @@
  * primitives), zero/execute/observe.c (digests by xxHash), src/base/disk/ (xxHash, liburing) and
  * src/model/patterns.c (the configuration's messages). */
 #include "src/base/disk.h"
-#include "src/device/cpu/matmul.h"
+#include "src/device/cpu/gemm.h"
 #include "src/model/model.h"
 #include "zero/execute/executor.h"
 

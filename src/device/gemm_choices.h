@@ -13,7 +13,8 @@ typedef struct z3d_timed_gemm {
 
 /* Zero-initialise. */
 typedef struct z3d_gemm_choices {
-    int count, capacity;
+    int count;
+    int64_t capacity;
     z3d_timed_gemm *item; /* one for each shape */
 } z3d_gemm_choices;
 

@@ -3,7 +3,9 @@
  * fp16). Statistics, losses and accumulators are fp32 or fp64; arithmetic is in fp32. Pointers are
  * device pointers. Buffers of one kernel do not overlap except "in place". Results do not depend on
  * the number of CPU threads or on polling: work is cut into fixed tiles, and partial sums are added
- * in a fixed order. */
+ * in a fixed order. A kernel with `first` and `seq` works on the rows first .. first + rows - 1 of
+ * the micro-batch's batch x seq. A row's position is in row_position, or, where that is NULL, its
+ * row within the sample, plus starts[sample] unless starts is NULL. */
 #ifndef ZERO3D_DEVICE_KERNELS_H
 #define ZERO3D_DEVICE_KERNELS_H
 
@@ -51,10 +53,10 @@ typedef struct z3d_dropout {
 
 /* C[m,n] = (accumulate ? C : 0) + op(A) op(B) (+ bias[n]). op(A) is m x k: stored [m,k] or,
  * transposed, [k,m] (lda is the stored row's length). A and B have `dtype`, C has `c_dtype`, bias
- * has `dtype`. The last three fields request an epilogue. Devices that can do it in the same launch
- * may round once less; others, and the cpu device, run a kernel of its own after the product. The
- * first two need C in `dtype` without gaps (ldc = n), the last needs A transposed and without gaps
- * (lda = m). */
+ * has `dtype`. residual, gelu, before_gelu and bias_gradient are the epilogue. Devices that can do
+ * it in the same launch may round once less; others, and the cpu device, run separate kernels after
+ * the product. The first three need C in `dtype` without gaps (ldc = n), the last needs A
+ * transposed and without gaps (lda = m). */
 typedef struct z3d_gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
@@ -107,10 +109,10 @@ typedef struct z3d_scale {
     float factor;
 } z3d_scale;
 
-/* y[rows,cols] += x with bias: y T, bias T[cols] added to every row, in place. */
+/* y[rows,cols] += bias[cols], in place. */
 typedef struct z3d_add_bias {
-    void *y;
-    const void *bias;
+    void *y;          /* T */
+    const void *bias; /* T */
     int64_t rows, cols;
     z3d_dtype dtype;
 } z3d_add_bias;
@@ -124,8 +126,8 @@ typedef struct z3d_bias_backward {
     bool accumulate;
 } z3d_bias_backward;
 
-/* y = (x - mean) * rstd * weight + bias, each row of cols. mean, rstd fp32[rows] are stored for
- * backward. eps 1e-5. */
+/* y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + epsilon), each row of cols.
+ * mean, rstd fp32[rows] are stored for backward. */
 typedef struct z3d_layernorm_forward {
     const void *x, *weight, *bias; /* T */
     void *y;                       /* T */
@@ -149,7 +151,7 @@ typedef struct z3d_layernorm_backward {
 } z3d_layernorm_backward;
 
 /* y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), over each vector of `cols` elements.
- * A row has `heads` vectors, one behind the other; rows are x_stride elements apart in x, y_stride
+ * A row has `heads` vectors, one after the other; rows are x_stride elements apart in x, y_stride
  * in y. heads 1 and strides cols: plain matrices. rstd fp32[rows,heads] is stored for backward
  * (NULL: not wanted). y may be x (in place, with x's stride). */
 typedef struct z3d_rmsnorm_forward {
@@ -197,9 +199,7 @@ typedef struct z3d_rope {
 
 /* Rotary position embedding, in place (Su et al., 2104.09864), halves as in Hugging Face's Llama:
  * element i of a head pairs with element i + head_dim / 2. x: rows of heads x head_dim elements,
- * `stride` elements apart. The rows are rows first .. first + rows - 1 of the micro-batch's batch x
- * seq; a row's position is in row_position, or, where that is NULL, its row within the sample, plus
- * starts[sample] unless starts is NULL. inverse: the transposed rotation, for gradients. */
+ * `stride` elements apart. inverse: the transposed rotation, for gradients. */
 typedef struct z3d_rotary {
     void *x;                     /* T */
     const int32_t *starts;       /* int32[batch] or NULL: 0 */
@@ -244,9 +244,8 @@ typedef struct z3d_swiglu_backward {
 } z3d_swiglu_backward;
 
 /* y[rows,cols] = residual + dropout(x + bias). residual T or NULL (0), bias T[cols] or NULL; y may
- * be x. The rows are rows first .. first + rows - 1 of the micro-batch's batch x seq; dropout's
- * counter is (sample, head 0, row within the sample, column), so the result does not depend on
- * which rank has which rows. */
+ * be x. Dropout's counter is (sample, head 0, row within the sample, column), so the result does
+ * not depend on which rank has which rows. */
 typedef struct z3d_dropout_forward {
     const void *x, *bias, *residual;
     void *y;
@@ -268,37 +267,31 @@ typedef struct z3d_dropout_backward {
  * q_stride elements apart. k, v: batch x capacity rows of kv_heads x head_dim, kv_stride apart
  * (training: capacity = seq; generation: a cache). Query head h reads key/value head h / (heads /
  * kv_heads). Query row i of a sample has position p = i, plus starts[sample] unless starts is NULL,
- * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. What it
- * does not see may be anything finite up to the call's last position, anything at all behind. With
- * row_position (then without starts) a sample has documents one after the other: a row sees keys of
- * its own document only, which begins row_position[row] rows before it. out
+ * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. Keys
+ * that it does not see may have any finite value up to the call's last position, and any value
+ * after that. With row_position (then without starts) a sample has documents one after the other: a
+ * row sees keys of its own document only, which begins row_position[row] rows before it. out
  * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward, or NULL. Scores
  * scaled by 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a
  * time. Dropout on the probabilities: counter (sample, first_head + head, position, key). */
-typedef struct z3d_attention_forward {
+typedef struct z3d_attention {
     const void *q, *k, *v; /* T; may be parts of one matrix */
     void *out;
     float *log_sum_exp;
+    const void *dout;            /* backward: T */
+    void *dq, *dk, *dv;          /* backward: T; may be parts of one matrix */
     const int32_t *starts;       /* int32[batch] or NULL: 0 */
     const int32_t *row_position; /* int32[batch, seq] or NULL: one document a sample */
     int64_t batch, seq, capacity, heads, kv_heads, head_dim, first_head;
     int64_t q_stride, kv_stride, window;
     z3d_dtype dtype;
     z3d_dropout dropout;
-} z3d_attention_forward;
+} z3d_attention;
+typedef z3d_attention z3d_attention_forward;
 
-/* dq, dk, dv (with the strides of q, k, v) from dout; the probabilities are recomputed. Capacity is
- * seq, and positions begin at 0. */
-typedef struct z3d_attention_backward {
-    const void *q, *k, *v, *out, *dout; /* T */
-    const float *log_sum_exp;
-    const int32_t *row_position; /* as in attention_forward */
-    void *dq, *dk, *dv;          /* T; may be parts of one matrix */
-    int64_t batch, seq, heads, kv_heads, head_dim, first_head;
-    int64_t q_stride, kv_stride, window;
-    z3d_dtype dtype;
-    z3d_dropout dropout;
-} z3d_attention_backward;
+/* dq, dk, dv (with the strides of q, k, v) from dout; the probabilities are recomputed. out and
+ * log_sum_exp are read. starts is NULL; capacity is not read: it is seq. */
+typedef z3d_attention z3d_attention_backward;
 
 /* Into a cache of keys or values: cache[sample, starts[sample] + i, :] = x[sample, i, :]. x: batch
  * x seq rows of `cols` elements, `stride` elements apart; cache T[batch,capacity,cols]. Rows beyond
@@ -332,11 +325,9 @@ typedef struct z3d_embedding_backward {
     bool accumulate;
 } z3d_embedding_backward;
 
-/* x[rows,cols] += positions[position,cols] of each row, in place. The rows are rows first .. first
- * + rows - 1 of the micro-batch's batch x seq; a row's position is in row_position, or, where that
- * is NULL, its row within the sample, plus starts[sample] unless starts is NULL. With starts,
- * positions beyond the table's `capacity` rows add its last one (rows that nobody reads); without,
- * capacity is not read: the table has seq rows. */
+/* x[rows,cols] += positions[position,cols] of each row, in place. With starts, positions
+ * beyond the table's `capacity` rows add its last one (rows that nobody reads); without, capacity
+ * is not read: the table has seq rows. */
 typedef struct z3d_position_forward {
     void *x;
     const void *positions;       /* T[seq,cols]; with starts T[capacity,cols] */
@@ -421,10 +412,11 @@ typedef struct z3d_optimizer_constants {
     float ema_decay;             /* of the average, where there is one */
 } z3d_optimizer_constants;
 
-/* Where a logical parameter's elements lie here, as in init_normal: element `first` of a slice of
- * [outer, local, inner] of [outer, global, inner], which begins at `offset`. */
+/* Where a logical parameter's elements lie here: from element `first` of this rank's slice [outer,
+ * local, inner] of [outer, global, inner] on. The slice begins at `offset` of the middle
+ * dimension. */
 typedef struct z3d_parameter_place {
-    uint64_t key; /* of its name; mixed with state->seed */
+    uint64_t key; /* of its name */
     int64_t first, local, global, inner, offset;
 } z3d_parameter_place;
 
@@ -443,7 +435,8 @@ typedef struct z3d_optimizer_update {
     void *parameter;      /* dtype, or NULL */
     int64_t count, decayed;
     z3d_dtype dtype, gradient_dtype;
-    z3d_parameter_place place; /* *_bf16: of the parameter that all elements are of */
+    z3d_parameter_place place; /* *_bf16: of the parameter that all elements are of; they mix its
+                                  key with state->seed */
     z3d_optimizer_constants constants;
     const z3d_step_state *state;
 } z3d_optimizer_update;
@@ -484,62 +477,59 @@ typedef struct z3d_control_end {
     double clipping;
 } z3d_control_end;
 
-/* Initial values of part of a parameter, elements first .. first+count-1 of its local (split)
- * shape, drawn from normal(0, standard_deviation) by global index, fp32. The local shape is [outer,
- * local, inner], the global one [outer, global, inner], and this rank's slice of the middle
- * dimension begins at `offset`. */
+/* Initial values x[count] of the elements at `place`, drawn from normal(0, standard_deviation) by
+ * key and global index, fp32. */
 typedef struct z3d_init_normal {
     float *x;
-    int64_t first, count;
-    int64_t outer, local, global, inner, offset;
-    uint64_t key;
+    int64_t count;
+    z3d_parameter_place place;
     float standard_deviation;
 } z3d_init_normal;
 
 /* The column of that table that the next one is made of. */
-#define Z3D_OPTIMIZER_KERNEL(X, id, name, reads, states, flops) X(id)
+#define Z3D_OPTIMIZER_KERNEL(X, id, name, reads, states, flops) X(id, dtype)
 
-/* X(name): a kernel's struct is z3d_<name>, its kind Z3D_KERNEL_<name>, its member in the union
- * <name>. */
+/* X(name, type): a kernel's struct is z3d_<name>, its kind Z3D_KERNEL_<name>, its member in the
+ * union <name>. type: the field with the type of most of its operands, or fp32. */
 #define Z3D_KERNEL_MAP(X)                                                                          \
-    X(gemm)                                                                                        \
-    X(fill)                                                                                        \
-    X(cast)                                                                                        \
-    X(accumulate)                                                                                  \
-    X(scale)                                                                                       \
-    X(add_bias)                                                                                    \
-    X(bias_backward)                                                                               \
-    X(layernorm_forward)                                                                           \
-    X(layernorm_backward)                                                                          \
-    X(rmsnorm_forward)                                                                             \
-    X(rmsnorm_backward)                                                                            \
-    X(rotary)                                                                                      \
-    X(gelu_forward)                                                                                \
-    X(gelu_backward)                                                                               \
-    X(swiglu_forward)                                                                              \
-    X(swiglu_backward)                                                                             \
-    X(dropout_forward)                                                                             \
-    X(dropout_backward)                                                                            \
-    X(attention_forward)                                                                           \
-    X(attention_backward)                                                                          \
-    X(cache_store)                                                                                 \
-    X(embedding_forward)                                                                           \
-    X(embedding_backward)                                                                          \
-    X(position_forward)                                                                            \
-    X(position_backward)                                                                           \
-    X(cross_entropy_max)                                                                           \
-    X(cross_entropy_sum)                                                                           \
-    X(cross_entropy_loss)                                                                          \
-    X(cross_entropy_backward)                                                                      \
-    X(select_row)                                                                                  \
+    X(gemm, dtype)                                                                                 \
+    X(fill, dtype)                                                                                 \
+    X(cast, destination_dtype)                                                                     \
+    X(accumulate, x_dtype)                                                                         \
+    X(scale, dtype)                                                                                \
+    X(add_bias, dtype)                                                                             \
+    X(bias_backward, dtype)                                                                        \
+    X(layernorm_forward, dtype)                                                                    \
+    X(layernorm_backward, dtype)                                                                   \
+    X(rmsnorm_forward, dtype)                                                                      \
+    X(rmsnorm_backward, dtype)                                                                     \
+    X(rotary, dtype)                                                                               \
+    X(gelu_forward, dtype)                                                                         \
+    X(gelu_backward, dtype)                                                                        \
+    X(swiglu_forward, dtype)                                                                       \
+    X(swiglu_backward, dtype)                                                                      \
+    X(dropout_forward, dtype)                                                                      \
+    X(dropout_backward, dtype)                                                                     \
+    X(attention_forward, dtype)                                                                    \
+    X(attention_backward, dtype)                                                                   \
+    X(cache_store, dtype)                                                                          \
+    X(embedding_forward, dtype)                                                                    \
+    X(embedding_backward, dtype)                                                                   \
+    X(position_forward, dtype)                                                                     \
+    X(position_backward, dtype)                                                                    \
+    X(cross_entropy_max, dtype)                                                                    \
+    X(cross_entropy_sum, dtype)                                                                    \
+    X(cross_entropy_loss, fp32)                                                                    \
+    X(cross_entropy_backward, dtype)                                                               \
+    X(select_row, dtype)                                                                           \
     Z3D_OPTIMIZER_KERNELS(Z3D_OPTIMIZER_KERNEL, X)                                                 \
-    X(sum_squares)                                                                                 \
-    X(control_begin)                                                                               \
-    X(control_end)                                                                                 \
-    X(init_normal)
+    X(sum_squares, dtype)                                                                          \
+    X(control_begin, fp32)                                                                         \
+    X(control_end, fp32)                                                                           \
+    X(init_normal, fp32)
 
 typedef enum z3d_kernel_kind {
-#define X(name) Z3D_KERNEL_##name,
+#define X(name, type) Z3D_KERNEL_##name,
     Z3D_KERNEL_MAP(X)
 #undef X
         Z3D_KERNEL_COUNT
@@ -548,9 +538,10 @@ typedef enum z3d_kernel_kind {
 typedef struct z3d_kernel {
     z3d_kernel_kind kind;
     union {
-#define X(name) z3d_##name name;
+#define X(name, type) z3d_##name name;
         Z3D_KERNEL_MAP(X)
 #undef X
+        z3d_attention attention;     /* forward or backward */
         z3d_optimizer_update update; /* any optimizer's */
     } as;
 } z3d_kernel;

@@ -262,7 +262,7 @@ TEST_F(Cost, Elementwise) {
     Case &end = add(Z3D_KERNEL_control_end);
     end.kernel.as.control_end = {(double *)end.numbers(Z3D_F64, 7), end.state(), 7, 1.5};
     Case &init = add(Z3D_KERNEL_init_normal);
-    init.kernel.as.init_normal = {init.floats(12), 0, 12, 3, 4, 8, 1, 4, 5, 0.5f};
+    init.kernel.as.init_normal = {init.floats(12), 12, {5, 0, 4, 8, 1, 4}, 0.5f};
 }
 
 TEST_F(Cost, LayerNorm) {

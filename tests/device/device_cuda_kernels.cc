@@ -36,7 +36,7 @@ z3d_status launch(const check_target *, const z3d_kernel *kernel, int way) {
     const z3d_cuda_lane lane = {nullptr, scratch.get(), bytes};
     cuda_shim_descend(way == 1);
     switch (kernel->kind) {
-#define X(name)                                                                                    \
+#define X(name, type)                                                                              \
     case Z3D_KERNEL_##name:                                                                        \
         return z3d_cuda_##name(&lane, &kernel->as.name);
         Z3D_KERNEL_MAP(X)
@@ -75,18 +75,19 @@ TEST(CudaArguments, WrongOnesAreErrors) {
     EXPECT_NE(std::string(z3d_error_message()).find("scratch of 0 bytes"), std::string::npos);
     bias.dtype = Z3D_I32;
     EXPECT_EQ(z3d_cuda_bias_backward(&NO_SCRATCH, &bias), Z3D_ERR_INTERNAL);
-    const z3d_init_normal init = {x, 0, 1, 1, 4, 4, 1, 1, 0, 1};
+    const z3d_init_normal init = {x, 1, {0, 0, 4, 4, 1, 1}, 1};
     EXPECT_EQ(z3d_cuda_init_normal(&NO_SCRATCH, &init), Z3D_ERR_INTERNAL);
 
-    z3d_attention_backward b = {x, x, x, x, x, x,  nullptr, x, x,       x, 0,
-                                4, 1, 1, 8, 0, 24, 24,      0, Z3D_F32, {}};
+    z3d_attention_backward b = {x, x, x, x, x, x, x,  x,  x, nullptr, nullptr, 0,
+                                4, 4, 1, 1, 8, 0, 24, 24, 0, Z3D_F32, {}};
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_OK); // nothing to do
     b.batch = 1;
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_ERR_INTERNAL); // no scratch
     b.head_dim = 0;
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_ERR_INTERNAL);
-    z3d_attention_forward f = {x, x, x, x,     x,  nullptr, nullptr, 1,       4, 4,
-                               1, 1, 8, 70000, 24, 24,      0,       Z3D_F32, {}};
+    z3d_attention_forward f = b;
+    f.head_dim = 8;
+    f.first_head = 70000;
     f.dropout.p = 0.5f;
     EXPECT_EQ(z3d_cuda_attention_forward(&NO_SCRATCH, &f), Z3D_ERR_INTERNAL); // beyond the counter
     f.dropout.p = 0;

@@ -495,10 +495,11 @@ TEST(InitNormal, ByGlobalIndex) {
                     const int64_t local = global / parts, count = outer * local * inner;
                     Array x(Z3D_F32, count);
                     for (int64_t first = 0; first < count; first += piece)
-                        LAUNCH(device, init_normal, k.x = x.f32() + first, k.first = first,
-                               k.count = std::min(piece, count - first), k.outer = outer,
-                               k.local = local, k.global = global, k.inner = inner,
-                               k.offset = part * local, k.key = key, k.standard_deviation = 0.02f);
+                        LAUNCH(device, init_normal, k.x = x.f32() + first,
+                               k.count = std::min(piece, count - first),
+                               k.place = (z3d_parameter_place{key, first, local, global, inner,
+                                                              part * local}),
+                               k.standard_deviation = 0.02f);
                     for (int64_t i = 0; i < count; i++) {
                         int64_t o = i / (local * inner), j = i / inner % local, c = i % inner;
                         int64_t index = (o * global + part * local + j) * inner + c;
@@ -513,8 +514,8 @@ TEST(InitNormal, HasTheRightMoments) {
     Device device(isas().back(), 2);
     const int64_t count = 200000;
     Array x(Z3D_F32, count);
-    LAUNCH(device, init_normal, k.x = x.f32(), k.count = count, k.outer = 1, k.local = count,
-           k.global = count, k.inner = 1, k.key = 77, k.standard_deviation = 0.5f);
+    LAUNCH(device, init_normal, k.x = x.f32(), k.count = count,
+           k.place = (z3d_parameter_place{77, 0, count, count, 1, 0}), k.standard_deviation = 0.5f);
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < count; i++) sum += x[i], squares += x[i] * x[i];
     EXPECT_NEAR(sum / (double)count, 0.0, 0.005);

@@ -617,8 +617,13 @@ KERNEL(control_end, controls, 9, .count = s[ROWS], .clipping = clipping[form / 3
 /* A part of a split parameter, and some elements within one. */
 static const shape drawn[] = {{804}, {37, 0, 0, 101}};
 
-KERNEL(init_normal, drawn, 2, .first = s[FIRST], .count = s[ROWS], .outer = 3, .local = 4,
-       .global = 8, .inner = 67, .offset = form ? 0 : 4, .key = z3d_key(5, "some.weight"),
+KERNEL(init_normal, drawn, 2, .count = s[ROWS],
+       .place = {.key = z3d_key(5, "some.weight"),
+                 .first = s[FIRST],
+                 .local = 4,
+                 .global = 8,
+                 .inner = 67,
+                 .offset = form ? 0 : 4},
        .standard_deviation = form ? 1 : 0.02f) {
     F(x), WITHIN(x, 0, 0);
 }
@@ -777,7 +782,7 @@ static void attention_backward(maker *m) {
 void check_each_case(z3d_dtype type, bool gpu, z3d_device *cpu,
                      void (*use)(void *argument, const check_case *c), void *argument) {
     maker m = {.type = type, .gpu = gpu, .cpu = cpu, .random = 1, .use = use, .argument = argument};
-#define X(name) name(&m);
+#define X(name, type) name(&m);
     Z3D_KERNEL_MAP(X)
 #undef X
 }

@@ -413,7 +413,7 @@ TEST(Hardware, EveryKernelsTypeIsOnTheTape) {
     z3d_tape *tape;
     int typed = 0;
     ASSERT_EQ(z3d_tape_create(&tape), Z3D_OK);
-#define X(name)                                                                                    \
+#define X(name, type)                                                                              \
     {                                                                                              \
         z3d_kernel kernel;                                                                         \
         memset(&kernel, 0, sizeof kernel);                                                         \

@@ -95,9 +95,13 @@ static z3d_status make_values(z3d_engine *engine, z3d_device *device, int g, int
         make_uniform(key, p->standard_deviation, piece->logical + first, count, x);
         return Z3D_OK;
     }
-    return Z3D_LAUNCH(device, init_normal, .x = x, .count = count, .outer = 1, .local = count,
-                      .global = logical_elements(p), .inner = 1, .offset = piece->logical + first,
-                      .key = key, .standard_deviation = p->standard_deviation);
+    return Z3D_LAUNCH(device, init_normal, .x = x, .count = count,
+                      .place = {.key = key,
+                                .local = count,
+                                .global = logical_elements(p),
+                                .inner = 1,
+                                .offset = piece->logical + first},
+                      .standard_deviation = p->standard_deviation);
 }
 
 /* For states that the device cannot fill: in parts, through host memory. */

@@ -9,11 +9,7 @@
 #include <string.h>
 
 #include "src/base/host_memory.h"
-#include "src/device/cpu/matmul.h"
-#include "src/device/cpu/measure.h"
-#include "src/device/cpu/memory.h"
-#include "src/device/cpu/transfer.h"
-#include "src/device/interface/host_memory.h"
+#include "src/device/cpu/gemm.h"
 #include "src/device/interface/ops.h"
 
 #ifdef Z3D_HAVE_X86_ISAS
@@ -196,24 +192,22 @@ static int begin_library(void) {
     return before;
 }
 
+/* A product's scratch depends on its method: z3d_cpu_gemm checks it. */
 static z3d_status launch(void *self, const z3d_kernel *kernel) {
     z3d_cpu *cpu = self;
+    const bool product = kernel->kind == Z3D_KERNEL_gemm;
+    const int64_t wanted = product ? 0 : z3d_kernel_scratch(kernel, cpu->threads);
+    Z3D_REQUIRE(cpu->scratch_bytes >= wanted, "kernel %s: scratch of %lld bytes, %lld wanted",
+                z3d_kernel_name(kernel->kind), (long long)cpu->scratch_bytes, (long long)wanted);
     int before = begin_library();
-    z3d_status status;
-    if (kernel->kind == Z3D_KERNEL_gemm)
-        status = z3d_cpu_gemm(cpu, kernel);
-    else if (cpu->isa->kernel[kernel->kind])
-        status = cpu->isa->kernel[kernel->kind](cpu, kernel);
-    else
-        status = Z3D_ERROR(Z3D_ERR_INTERNAL, "kernel %s: the cpu device has none",
-                           z3d_kernel_name(kernel->kind));
+    z3d_status status = cpu->isa->kernel[kernel->kind](cpu, kernel);
     omp_set_num_threads(before);
     return status;
 }
 
 static z3d_status copy(void *self, void *to, const void *from, int64_t bytes) {
     (void)self;
-    z3d_cpu_memory_copy(to, from, bytes);
+    z3d_cpu_copy(to, from, bytes);
     return Z3D_OK;
 }
 
@@ -229,7 +223,8 @@ static z3d_status measure_gemm(void *self, z3d_dtype dtype, int64_t m, int64_t n
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cpu *cpu = self;
     if (!cpu->transfer) Z3D_TRY(z3d_cpu_transfer_create(&cpu->transfer));
-    return z3d_cpu_transfer_start(cpu->transfer, to, from, bytes, id);
+    z3d_cpu_transfer_start(cpu->transfer, to, from, bytes, id);
+    return Z3D_OK;
 }
 
 static z3d_status copy_wait(void *self, int64_t id) {
@@ -238,18 +233,12 @@ static z3d_status copy_wait(void *self, int64_t id) {
     return z3d_cpu_transfer_wait(cpu->transfer, id);
 }
 
-static int64_t memory(const void *self) {
+static void memory(const void *self, int64_t *all, int64_t *available) {
     z3d_host_memory there;
     (void)self;
     z3d_host_memory_find(&there);
-    return there.nominal;
-}
-
-static int64_t available(const void *self) {
-    z3d_host_memory there;
-    (void)self;
-    z3d_host_memory_find(&there);
-    return there.bytes;
+    *all = there.nominal;
+    *available = there.bytes;
 }
 
 const z3d_device_ops z3d_device_ops_cpu = {
@@ -261,7 +250,6 @@ const z3d_device_ops z3d_device_ops_cpu = {
     .alloc = alloc,
     .free = free_block,
     .memory = memory,
-    .available = available,
     .set_scratch = set_scratch,
     .set_poll = set_poll,
     .launch = launch,

@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "src/base/strings.h"
-#include "src/device/cpu/gemm_plan.h"
-#include "src/device/cpu/isa/scratch.h"
-#include "src/device/cpu/matmul.h"
+#include "src/device/cpu/gemm.h"
 
 /* One launch. */
 typedef struct product {
@@ -16,7 +14,6 @@ typedef struct product {
     const z3d_gemm *gemm;
     z3d_gemm_method method;
     z3d_gemm_plan plan;
-    z3d_gemm_scratch bytes;
     float *panel_a, *panel_b; /* NULL: the operand itself is read */
     float *panel_c;
     char *per_thread; /* by thread: tile, bias */
@@ -30,12 +27,8 @@ typedef struct range {
     int64_t first, length;
 } range;
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static range cut(int64_t first, int64_t length, int64_t end) {
-    return (range){first, smaller(length, end - first)};
+    return (range){first, min_int64(length, end - first)};
 }
 
 /* Where element (row, col) of op(X) is stored. */
@@ -104,8 +97,8 @@ static void finish_tile(const product *p, int thread, range m, range n, float *s
     const float *bias = NULL;
     if (gemm->bias && gemm->dtype == Z3D_F32) bias = (const float *)gemm->bias + n.first;
     if (gemm->bias && gemm->dtype != Z3D_F32) {
-        float *wide =
-            (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias) + p->bytes.tile);
+        float *wide = (float *)(p->per_thread + thread * (p->plan.bytes.tile + p->plan.bytes.bias) +
+                                p->plan.bytes.tile);
         isa->widen(wide, (const uint16_t *)gemm->bias + n.first, gemm->dtype, n.length);
         bias = wide;
     }
@@ -134,7 +127,7 @@ static float *tile_sum(const product *p, int thread, range pm, range pn, range m
         return p->panel_c + (m.first - pm.first) * pn.length + n.first - pn.first;
     }
     *ld = n.length;
-    return (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias));
+    return (float *)(p->per_thread + thread * (p->plan.bytes.tile + p->plan.bytes.bias));
 }
 
 /* Prepares a tile's sum before the first chunk: C's old values if the product adds to them. Returns
@@ -180,10 +173,7 @@ static void run_tiles(product *p, range pm, range pn, range pk) {
     const int64_t tile_m = p->plan.tile_m, tile_n = p->plan.tile_n;
     const int64_t count_m = (pm.length + tile_m - 1) / tile_m;
     const int64_t count = count_m * ((pn.length + tile_n - 1) / tile_n);
-    /* All threads or one: with a smaller team OpenMP would end the other threads and start them
-     * again later. */
-    const int threads = count > 1 ? p->cpu->threads : 1;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(z3d_cpu_team(p->cpu, count))
     {
         const int thread = omp_get_thread_num();
 #pragma omp for schedule(dynamic)
@@ -239,7 +229,7 @@ static z3d_status get_matmuls(product *p) {
             .transpose_a = gemm->transpose_a,
             .transpose_b = gemm->transpose_b,
             .accumulate = add,
-            .dtype = gemm->dtype,
+            .dtype = (int64_t)gemm->dtype,
         };
         bool adds = gemm->accumulate || gemm->k > full[2], begins = !gemm->accumulate;
         if (!shape.m || !shape.n || !shape.k || (add ? !adds : !begins)) continue;
@@ -251,39 +241,22 @@ static z3d_status get_matmuls(product *p) {
 
 static z3d_status take_scratch(product *p) {
     z3d_cpu *cpu = p->cpu;
-    p->bytes = z3d_cpu_gemm_scratch(p->gemm, &p->plan);
-    int64_t wanted = z3d_cpu_gemm_scratch_total(&p->bytes, cpu->threads);
+    int64_t wanted = z3d_cpu_gemm_scratch(&p->plan, cpu->threads);
     Z3D_REQUIRE(wanted <= cpu->scratch_bytes,
                 "kernel gemm: scratch of %lld bytes, %lld wanted for %lld x %lld x %lld",
                 (long long)cpu->scratch_bytes, (long long)wanted, (long long)p->gemm->m,
                 (long long)p->gemm->n, (long long)p->gemm->k);
     char *at = cpu->scratch;
     p->panel_a = p->plan.panel_a ? (float *)at : NULL;
-    p->panel_b = p->plan.panel_b ? (float *)(at + p->bytes.a) : NULL;
-    p->panel_c = (float *)(at + p->bytes.a + p->bytes.b);
-    p->per_thread = at + p->bytes.a + p->bytes.b + p->bytes.c;
-    return Z3D_OK;
-}
-
-static z3d_status check(const z3d_gemm *gemm) {
-    Z3D_REQUIRE(gemm->m >= 0 && gemm->n >= 0 && gemm->k >= 0, "kernel gemm: %lld x %lld x %lld",
-                (long long)gemm->m, (long long)gemm->n, (long long)gemm->k);
-    Z3D_REQUIRE(gemm->dtype <= Z3D_F16 && gemm->c_dtype <= Z3D_F16,
-                "kernel gemm: types %s and %s; fp32, bf16 and fp16 are possible",
-                z3d_dtype_name(gemm->dtype), z3d_dtype_name(gemm->c_dtype));
-    Z3D_REQUIRE(gemm->lda >= (gemm->transpose_a ? gemm->m : gemm->k) &&
-                    gemm->ldb >= (gemm->transpose_b ? gemm->k : gemm->n) && gemm->ldc >= gemm->n,
-                "kernel gemm: %lld x %lld x %lld with rows of %lld, %lld, %lld elements: too short",
-                (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, (long long)gemm->lda,
-                (long long)gemm->ldb, (long long)gemm->ldc);
+    p->panel_b = p->plan.panel_b ? (float *)(at + p->plan.bytes.a) : NULL;
+    p->panel_c = (float *)(at + p->plan.bytes.a + p->plan.bytes.b);
+    p->per_thread = at + p->plan.bytes.a + p->plan.bytes.b + p->plan.bytes.c;
     return Z3D_OK;
 }
 
 z3d_status z3d_cpu_gemm(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_gemm *gemm = &kernel->as.gemm;
-    Z3D_TRY(check(gemm));
     if (gemm->m == 0 || gemm->n == 0) return Z3D_OK;
-    if (z3d_gemm_has_few_rows(gemm)) return cpu->isa->few_rows_gemm(cpu, gemm);
     product p = {.cpu = cpu, .gemm = gemm, .method = cpu->gemm[gemm->dtype]};
     p.plan = z3d_cpu_gemm_plan(gemm, p.method, cpu->isa == &z3d_cpu_isa_avx2);
     Z3D_TRY(take_scratch(&p));
@@ -297,9 +270,8 @@ z3d_status z3d_cpu_gemm(z3d_cpu *cpu, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
-void z3d_cpu_sgemm_serial(const z3d_cpu *cpu, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
-                          float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
-                          float beta, float *c, int64_t ldc) {
-    (void)cpu;
+void z3d_cpu_sgemm_serial(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                          const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                          float *c, int64_t ldc) {
     dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }

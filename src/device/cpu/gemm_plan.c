@@ -1,5 +1,5 @@
 /* Cuts a product into tiles and finds the scratch that they need. */
-#include "src/device/cpu/gemm_plan.h"
+#include "src/device/cpu/gemm.h"
 
 #include "src/base/strings.h"
 
@@ -16,10 +16,6 @@ enum {
 
 static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
-}
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
 }
 
 /* Cuts `length` into equal parts of at most `part`, each a multiple of `unit` but the last. */
@@ -51,6 +47,26 @@ static bool worth_a_copy(int64_t ld, int64_t uses) {
     return z3d_gemm_panel_ld(ld) != ld && uses >= FEWEST_USES;
 }
 
+static int64_t floats(int64_t rows, int64_t cols) {
+    return z3d_round_up(rows * cols * (int64_t)sizeof(float), 64);
+}
+
+/* Of a panel and of the smaller ones at the product's end. */
+static int64_t panel(int64_t rows, int64_t cols, bool transposed) {
+    const int64_t padding = z3d_gemm_panel_ld(0);
+    return transposed ? floats(cols, rows + padding) : floats(rows, cols + padding);
+}
+
+static void find_scratch(const z3d_gemm *gemm, z3d_gemm_plan *plan) {
+    if (plan->panel_a) plan->bytes.a = panel(plan->panel_m, plan->panel_k, gemm->transpose_a);
+    if (plan->panel_b) plan->bytes.b = panel(plan->panel_k, plan->panel_n, gemm->transpose_b);
+    if (plan->panel_c)
+        plan->bytes.c = floats(plan->panel_m, plan->panel_n);
+    else if (plan->wide_c)
+        plan->bytes.tile = floats(plan->tile_m, plan->tile_n);
+    if (gemm->bias && gemm->dtype != Z3D_F32) plan->bytes.bias = floats(1, plan->tile_n);
+}
+
 z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method, bool copies) {
     z3d_gemm_plan plan = {.panel_m = gemm->m, .panel_n = gemm->n, .panel_k = gemm->k};
     cut_tiles(gemm, &plan);
@@ -64,39 +80,19 @@ z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method, bo
     if (plan.panel_a || plan.panel_b) {
         /* Sums of 16-bit tiles must stay in scratch from panel to panel, so there are few along k.
          * Else panels are short along k: then they have many tiles, which all threads share. */
-        plan.panel_k = smaller(gemm->k, plan.wide_c ? 4 * plan.chunk_k : plan.chunk_k);
+        plan.panel_k = min_int64(gemm->k, plan.wide_c ? 4 * plan.chunk_k : plan.chunk_k);
         int64_t lines = PANEL_ELEMENTS / (plan.panel_k > 0 ? plan.panel_k : 1);
         if (plan.panel_a || plan.wide_c)
-            plan.panel_m = smaller(gemm->m, lines / plan.tile_m * plan.tile_m);
+            plan.panel_m = min_int64(gemm->m, lines / plan.tile_m * plan.tile_m);
         if (plan.panel_b || plan.wide_c)
-            plan.panel_n = smaller(gemm->n, lines / plan.tile_n * plan.tile_n);
+            plan.panel_n = min_int64(gemm->n, lines / plan.tile_n * plan.tile_n);
     }
     plan.panel_c = plan.wide_c && plan.panel_k < gemm->k;
+    find_scratch(gemm, &plan);
     return plan;
 }
 
-static int64_t floats(int64_t rows, int64_t cols) {
-    return z3d_round_up(rows * cols * (int64_t)sizeof(float), 64);
-}
-
-/* Of a panel and of the smaller ones at the product's end. */
-static int64_t panel(int64_t rows, int64_t cols, bool transposed) {
-    const int64_t padding = z3d_gemm_panel_ld(0);
-    return transposed ? floats(cols, rows + padding) : floats(rows, cols + padding);
-}
-
-z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan *plan) {
-    z3d_gemm_scratch scratch = {0};
-    if (plan->panel_a) scratch.a = panel(plan->panel_m, plan->panel_k, gemm->transpose_a);
-    if (plan->panel_b) scratch.b = panel(plan->panel_k, plan->panel_n, gemm->transpose_b);
-    if (plan->panel_c)
-        scratch.c = floats(plan->panel_m, plan->panel_n);
-    else if (plan->wide_c)
-        scratch.tile = floats(plan->tile_m, plan->tile_n);
-    if (gemm->bias && gemm->dtype != Z3D_F32) scratch.bias = floats(1, plan->tile_n);
-    return scratch;
-}
-
-int64_t z3d_cpu_gemm_scratch_total(const z3d_gemm_scratch *scratch, int threads) {
-    return scratch->a + scratch->b + scratch->c + threads * (scratch->tile + scratch->bias);
+int64_t z3d_cpu_gemm_scratch(const z3d_gemm_plan *plan, int threads) {
+    return plan->bytes.a + plan->bytes.b + plan->bytes.c +
+           threads * (plan->bytes.tile + plan->bytes.bias);
 }

@@ -1,14 +1,15 @@
 /* oneDNN's matmul primitive, cached by shape. Primitives are made for one thread (z3d_launch sets
  * OpenMP's default to 1): we cut a product into tiles, and each tile is one execution. */
-#include "src/device/cpu/matmul.h"
+#include "src/device/cpu/gemm.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* One thread's memory objects for one primitive; their pointers change with each run. */
-typedef struct arguments {
-    dnnl_memory_t a, b, c, scratch;
-} arguments;
+/* One thread's memory objects for one primitive: A, B, C, scratch. Their pointers change with each
+ * run. */
+enum { ARGUMENTS = 4 };
+typedef dnnl_memory_t arguments[ARGUMENTS];
 
 struct z3d_matmul {
     z3d_matmul_shape shape;
@@ -24,7 +25,7 @@ struct z3d_gemm_state {
     int64_t scratch_bytes;
     int threads;
     z3d_matmul **made;
-    int count, capacity;
+    int64_t count, capacity;
 };
 
 static z3d_status library_error(dnnl_status_t status, const char *what) {
@@ -58,12 +59,9 @@ z3d_status z3d_cpu_gemm_state_create(int threads, struct z3d_gemm_state **out) {
 }
 
 static void destroy_matmul(z3d_matmul *matmul, int threads) {
-    for (int t = 0; matmul->thread && t < threads; t++) {
-        dnnl_memory_t memory[] = {matmul->thread[t].a, matmul->thread[t].b, matmul->thread[t].c,
-                                  matmul->thread[t].scratch};
-        for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
-            if (memory[i]) dnnl_memory_destroy(memory[i]);
-    }
+    for (int t = 0; matmul->thread && t < threads; t++)
+        for (int i = 0; i < ARGUMENTS; i++)
+            if (matmul->thread[t][i]) dnnl_memory_destroy(matmul->thread[t][i]);
     if (matmul->primitive) dnnl_primitive_destroy(matmul->primitive);
     free(matmul->thread);
     free(matmul);
@@ -71,7 +69,7 @@ static void destroy_matmul(z3d_matmul *matmul, int threads) {
 
 void z3d_cpu_gemm_state_destroy(struct z3d_gemm_state *state) {
     if (!state) return;
-    for (int i = 0; i < state->count; i++) destroy_matmul(state->made[i], state->threads);
+    for (int64_t i = 0; i < state->count; i++) destroy_matmul(state->made[i], state->threads);
     free(state->made);
     for (int t = 0; t < state->threads; t++) {
         if (state->stream && state->stream[t]) dnnl_stream_destroy(state->stream[t]);
@@ -85,7 +83,7 @@ void z3d_cpu_gemm_state_destroy(struct z3d_gemm_state *state) {
 
 /* A rows x cols matrix, stored row by row or, transposed, column by column. */
 static dnnl_status_t describe(dnnl_memory_desc_t *out, int64_t rows, int64_t cols, int64_t ld,
-                              bool transposed, z3d_dtype dtype) {
+                              bool transposed, int64_t dtype) {
     const dnnl_dims_t dims = {rows, cols};
     const dnnl_dims_t strides = {transposed ? 1 : ld, transposed ? ld : 1};
     return dnnl_memory_desc_init_by_strides(out, 2, dims, dtype == Z3D_BF16 ? dnnl_bf16 : dnnl_f32,
@@ -145,14 +143,11 @@ static z3d_status make_arguments(z3d_matmul *matmul, struct z3d_gemm_state *stat
                                  const dnnl_memory_desc_t *scratch) {
     Z3D_TRY(z3d_new((size_t)state->threads, sizeof *matmul->thread, "a product's arguments",
                     &matmul->thread));
-    for (int t = 0; t < state->threads; t++) {
-        arguments *of = &matmul->thread[t];
-        dnnl_memory_t *memory[] = {&of->a, &of->b, &of->c, &of->scratch};
-        for (int i = 0; i < 4; i++)
-            DNNL_TRY(dnnl_memory_create(memory[i], i < 3 ? &description[i] : scratch, state->engine,
-                                        DNNL_MEMORY_NONE),
+    for (int t = 0; t < state->threads; t++)
+        for (int i = 0; i < ARGUMENTS; i++)
+            DNNL_TRY(dnnl_memory_create(&matmul->thread[t][i], i < 3 ? &description[i] : scratch,
+                                        state->engine, DNNL_MEMORY_NONE),
                      "making a memory object");
-    }
     return Z3D_OK;
 }
 
@@ -175,27 +170,15 @@ static z3d_status make(struct z3d_gemm_state *state, z3d_matmul *matmul) {
     return make_arguments(matmul, state, description, scratch);
 }
 
-static bool same_shape(const z3d_matmul_shape *x, const z3d_matmul_shape *y) {
-    return x->m == y->m && x->n == y->n && x->k == y->k && x->lda == y->lda && x->ldb == y->ldb &&
-           x->ldc == y->ldc && x->transpose_a == y->transpose_a &&
-           x->transpose_b == y->transpose_b && x->accumulate == y->accumulate &&
-           x->dtype == y->dtype;
-}
-
 z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, z3d_matmul **out) {
     struct z3d_gemm_state *state = cpu->gemm_state;
-    for (int i = 0; i < state->count; i++)
-        if (same_shape(&state->made[i]->shape, shape)) {
+    for (int64_t i = 0; i < state->count; i++)
+        if (memcmp(&state->made[i]->shape, shape, sizeof *shape) == 0) {
             *out = state->made[i];
             return Z3D_OK;
         }
-    if (state->count == state->capacity) {
-        int capacity = state->capacity ? 2 * state->capacity : 64;
-        z3d_matmul **grown = realloc(state->made, (size_t)capacity * sizeof *grown);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "the cache of %d products", capacity);
-        state->made = grown;
-        state->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(state->count, &state->capacity, sizeof(z3d_matmul *), "the cache of products",
+                     &state->made));
     z3d_matmul *matmul;
     Z3D_TRY(z3d_new(1, sizeof *matmul, "a product", &matmul));
     matmul->shape = *shape;
@@ -204,7 +187,7 @@ z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, z3d_m
         destroy_matmul(matmul, state->threads);
         return z3d_error_context(status, "gemm by matmul, tile %lld x %lld x %lld of %s",
                                  (long long)shape->m, (long long)shape->n, (long long)shape->k,
-                                 z3d_dtype_name(shape->dtype));
+                                 z3d_dtype_name((z3d_dtype)shape->dtype));
     }
     state->made[state->count++] = matmul;
     *out = matmul;
@@ -214,16 +197,16 @@ z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, z3d_m
 bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void *a, const void *b,
                         float *c) {
     const struct z3d_gemm_state *state = cpu->gemm_state;
-    const arguments *with = &matmul->thread[thread];
+    dnnl_memory_t *with = matmul->thread[thread];
     /* The library's interface has no pointers to const; it does not write to A and B. */
-    bool ok = dnnl_memory_set_data_handle(with->a, (void *)(uintptr_t)a) == dnnl_success &&
-              dnnl_memory_set_data_handle(with->b, (void *)(uintptr_t)b) == dnnl_success &&
-              dnnl_memory_set_data_handle(with->c, c) == dnnl_success &&
-              dnnl_memory_set_data_handle(with->scratch, state->scratch[thread]) == dnnl_success;
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, with->a},
-                                         {DNNL_ARG_WEIGHTS, with->b},
-                                         {DNNL_ARG_DST, with->c},
-                                         {DNNL_ARG_SCRATCHPAD, with->scratch}};
-    return ok && dnnl_primitive_execute(matmul->primitive, state->stream[thread], 4, arguments) ==
-                     dnnl_success;
+    void *const at[] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, state->scratch[thread]};
+    bool ok = true;
+    for (int i = 0; i < ARGUMENTS; i++)
+        ok = ok && dnnl_memory_set_data_handle(with[i], at[i]) == dnnl_success;
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, with[0]},
+                                         {DNNL_ARG_WEIGHTS, with[1]},
+                                         {DNNL_ARG_DST, with[2]},
+                                         {DNNL_ARG_SCRATCHPAD, with[3]}};
+    return ok && dnnl_primitive_execute(matmul->primitive, state->stream[thread], ARGUMENTS,
+                                        arguments) == dnnl_success;
 }

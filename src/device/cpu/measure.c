@@ -1,11 +1,10 @@
 /* The method of matrix products: from a table, or measured as the fastest on this CPU. */
-#include "src/device/cpu/measure.h"
-
 #include <oneapi/dnnl/dnnl.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/strings.h"
+#include "src/device/cpu/cpu.h"
+#include "src/device/interface/ops.h"
 
 /* oneDNN's bf16 products are fast only if the CPU has instructions for them; else converting the
  * operands to fp32 is faster. Its fp32 products are made for x86 only. docs/results/products.md
@@ -35,23 +34,9 @@ typedef struct buffers {
     int64_t scratch_bytes;
 } buffers;
 
-static z3d_kernel product_of(const buffers *buffers, z3d_dtype dtype, int64_t m, int64_t n,
+static z3d_kernel product_of(const buffers *with, z3d_dtype dtype, int64_t m, int64_t n,
                              int64_t k) {
-    return (z3d_kernel){
-        .kind = Z3D_KERNEL_gemm,
-        .as.gemm = {.m = m,
-                    .n = n,
-                    .k = k,
-                    .a = buffers->a,
-                    .b = buffers->b,
-                    .c = buffers->c,
-                    .lda = k,
-                    .ldb = k,
-                    .ldc = n,
-                    .transpose_b = true, /* a linear layer's forward */
-                    .dtype = dtype,
-                    .c_dtype = Z3D_F32},
-    };
+    return z3d_measured_product(with->a, with->b, with->c, m, n, k, dtype, Z3D_F32);
 }
 
 /* Fastest of a few runs, seconds; the first one, which makes primitives and touches memory, does
@@ -75,23 +60,23 @@ static z3d_status time_method(z3d_cpu *cpu, const z3d_kernel *kernel, z3d_gemm_m
 
 static z3d_status make_buffers(z3d_dtype dtype, int64_t m, int64_t n, int64_t k, int threads,
                                buffers *out) {
-    int64_t size = (int64_t)z3d_dtype_size(dtype), mk, nk, mn;
+    const size_t size = z3d_dtype_size(dtype);
+    int64_t mk, nk, mn;
     if (!z3d_mul_i64(m, k, &mk) || !z3d_mul_i64(n, k, &nk) || !z3d_mul_i64(m, n, &mn))
         return Z3D_ERROR(Z3D_ERR_INTERNAL, "measuring a product of %lld x %lld x %lld",
                          (long long)m, (long long)n, (long long)k);
-    z3d_kernel kernel = product_of(out, dtype, m, n, k);
-    z3d_kernel probe = product_of(out, dtype, PROBE, PROBE, PROBE);
-    int64_t scratch = z3d_kernel_scratch(&kernel, threads);
-    int64_t probe_scratch = z3d_kernel_scratch(&probe, threads);
-    out->scratch_bytes = scratch > probe_scratch ? scratch : probe_scratch;
-    int64_t least = PROBE * PROBE;
-    Z3D_TRY(z3d_new((size_t)(mk > least ? mk : least), (size_t)size, "A", &out->a));
-    Z3D_TRY(z3d_new((size_t)(nk > least ? nk : least), (size_t)size, "B", &out->b));
-    Z3D_TRY(z3d_new((size_t)(mn > least ? mn : least), sizeof(float), "C", &out->c));
+    const size_t a = (size_t)max_int64(mk, PROBE * PROBE), b = (size_t)max_int64(nk, PROBE * PROBE);
+    const z3d_kernel kernel = product_of(out, dtype, m, n, k);
+    const z3d_kernel probe = product_of(out, dtype, PROBE, PROBE, PROBE);
+    out->scratch_bytes =
+        max_int64(z3d_kernel_scratch(&kernel, threads), z3d_kernel_scratch(&probe, threads));
+    Z3D_TRY(z3d_new(a, size, "A", &out->a));
+    Z3D_TRY(z3d_new(b, size, "B", &out->b));
+    Z3D_TRY(z3d_new((size_t)max_int64(mn, PROBE * PROBE), sizeof(float), "C", &out->c));
     /* These bytes are a small number in every type. Untouched memory would be one page, mapped many
      * times, and too fast. */
-    memset(out->a, 0x3c, (size_t)((mk > least ? mk : least) * size));
-    memset(out->b, 0x3c, (size_t)((nk > least ? nk : least) * size));
+    memset(out->a, 0x3c, a * size);
+    memset(out->b, 0x3c, b * size);
     size_t scratch_size = (size_t)z3d_round_up(out->scratch_bytes + 1, 4096);
     out->scratch = aligned_alloc(4096, scratch_size);
     if (!out->scratch)

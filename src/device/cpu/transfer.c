@@ -1,12 +1,39 @@
-/* The cpu device's transfer engine: one thread that copies while kernels run, as a copy engine does
- * on a GPU. */
-#include "src/device/cpu/transfer.h"
-
+/* Copies of the cpu device, and its transfer engine: one thread that copies while kernels run, as a
+ * copy engine does on a GPU. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
-#include "src/device/cpu/memory.h"
+#include "src/device/cpu/cpu.h"
+
+#ifdef __SSE2__
+/* `to` is 16-aligned, bytes a multiple of 64. */
+static void copy_past_caches(char *to, const char *from, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += 64) {
+        __m128i line[4];
+        memcpy(line, from + at, sizeof line);
+        for (int i = 0; i < 4; i++) _mm_stream_si128((__m128i *)(to + at) + i, line[i]);
+    }
+    _mm_sfence();
+}
+#endif
+
+void z3d_cpu_copy(void *to, const void *from, int64_t bytes) {
+#ifdef __SSE2__
+    enum { LARGE = 4 << 20 };
+    if (bytes >= LARGE) {
+        int64_t head = (int64_t)(-(uintptr_t)to & 15), body = (bytes - head) / 64 * 64;
+        memcpy(to, from, (size_t)head);
+        copy_past_caches((char *)to + head, (const char *)from + head, body);
+        to = (char *)to + head + body, from = (const char *)from + head + body;
+        bytes -= head + body;
+    }
+#endif
+    if (bytes > 0) memcpy(to, from, (size_t)bytes);
+}
 
 enum { SLOTS = 64 }; /* copies that may be in progress; one more start waits for the oldest copy */
 
@@ -26,14 +53,14 @@ struct z3d_cpu_transfer {
 };
 
 static void *serve(void *argument) {
-    z3d_cpu_transfer *t = argument;
+    struct z3d_cpu_transfer *t = argument;
     pthread_mutex_lock(&t->lock);
     for (;;) {
         while (t->finished == t->started && !t->ending) pthread_cond_wait(&t->moved, &t->lock);
         if (t->finished == t->started) break;
         struct copy copy = t->ring[(t->finished + 1) % SLOTS];
         pthread_mutex_unlock(&t->lock);
-        z3d_cpu_memory_copy(copy.to, copy.from, copy.bytes);
+        z3d_cpu_copy(copy.to, copy.from, copy.bytes);
         pthread_mutex_lock(&t->lock);
         t->finished++;
         pthread_cond_broadcast(&t->moved);
@@ -42,8 +69,8 @@ static void *serve(void *argument) {
     return NULL;
 }
 
-z3d_status z3d_cpu_transfer_create(z3d_cpu_transfer **out) {
-    z3d_cpu_transfer *t;
+z3d_status z3d_cpu_transfer_create(struct z3d_cpu_transfer **out) {
+    struct z3d_cpu_transfer *t;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *t, "transfer engine", &t));
     pthread_mutex_init(&t->lock, NULL);
@@ -59,7 +86,7 @@ z3d_status z3d_cpu_transfer_create(z3d_cpu_transfer **out) {
     return Z3D_OK;
 }
 
-void z3d_cpu_transfer_destroy(z3d_cpu_transfer *t) {
+void z3d_cpu_transfer_destroy(struct z3d_cpu_transfer *t) {
     if (!t) return;
     pthread_mutex_lock(&t->lock);
     t->ending = true;
@@ -71,18 +98,17 @@ void z3d_cpu_transfer_destroy(z3d_cpu_transfer *t) {
     free(t);
 }
 
-z3d_status z3d_cpu_transfer_start(z3d_cpu_transfer *t, void *to, const void *from, int64_t bytes,
-                                  int64_t *id) {
+void z3d_cpu_transfer_start(struct z3d_cpu_transfer *t, void *to, const void *from, int64_t bytes,
+                            int64_t *id) {
     pthread_mutex_lock(&t->lock);
     while (t->started - t->finished == SLOTS - 1) pthread_cond_wait(&t->moved, &t->lock);
     *id = ++t->started;
     t->ring[*id % SLOTS] = (struct copy){to, from, bytes};
     pthread_cond_broadcast(&t->moved);
     pthread_mutex_unlock(&t->lock);
-    return Z3D_OK;
 }
 
-z3d_status z3d_cpu_transfer_wait(z3d_cpu_transfer *t, int64_t id) {
+z3d_status z3d_cpu_transfer_wait(struct z3d_cpu_transfer *t, int64_t id) {
     pthread_mutex_lock(&t->lock);
     bool known = id >= 1 && id <= t->started;
     while (known && t->finished < id) pthread_cond_wait(&t->moved, &t->lock);

@@ -57,13 +57,12 @@ static z3d_status get_plans(struct z3d_cuda_attention *a, z3d_attention_shape sh
 }
 
 /* The graphs need rows that begin at multiples of 16 bytes. */
-static bool rows_are_aligned(const z3d_attention_forward *k) {
+static bool rows_are_aligned(const z3d_attention *k) {
     const int64_t numbers = 16 / (int64_t)z3d_dtype_size(k->dtype);
     return k->q_stride % numbers == 0 && k->kv_stride % numbers == 0 && k->head_dim % numbers == 0;
 }
 
-static z3d_attention_shape shape_of(const struct z3d_cuda_attention *a,
-                                    const z3d_attention_forward *k) {
+static z3d_attention_shape shape_of(const struct z3d_cuda_attention *a, const z3d_attention *k) {
     return (z3d_attention_shape){.batch = k->batch,
                                  .seq = k->seq,
                                  .heads = k->heads,
@@ -90,7 +89,7 @@ static bool scores_fit(z3d_attention_shape shape) {
 /* Whether cuDNN has the case. Windows need 9.2; before 9.16 lengths must be multiples of 128; the
  * backward of 9.10.0 and 9.10.1 is wrong, according to cuDNN's own front end. One token is a
  * product of vectors. */
-static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forward *k) {
+static bool knows(const struct z3d_cuda_attention *a, const z3d_attention *k) {
     const bool window = k->window > 0 && k->window < k->seq;
     return k->log_sum_exp && rows_are_aligned(k) && k->dtype != Z3D_F32 && !(k->dropout.p > 0) &&
            k->batch > 0 && k->seq > 1 && k->heads > 0 && (!window || a->version >= 90200) &&
@@ -98,7 +97,7 @@ static bool knows(const struct z3d_cuda_attention *a, const z3d_attention_forwar
 }
 
 /* Leaves the case to our kernels; an error if training.attention is cudnn. */
-static z3d_status leave(const struct z3d_cuda_attention *a, const z3d_attention_forward *k,
+static z3d_status leave(const struct z3d_cuda_attention *a, const z3d_attention *k,
                         const char *why) {
     if (!a->required) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
@@ -110,7 +109,7 @@ static z3d_status leave(const struct z3d_cuda_attention *a, const z3d_attention_
 
 /* *out: NULL if our kernels compute it (always in generation). The same for forward and backward.
  */
-static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_forward *k,
+static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention *k,
                              kept_plans **out) {
     *out = NULL;
     if (k->starts) return Z3D_OK;
@@ -127,43 +126,41 @@ static z3d_status find_plans(struct z3d_cuda_attention *a, const z3d_attention_f
 
 /* ---- running ---- */
 
-static const void *behind(const void *pointer, int64_t bytes) {
-    return (const char *)pointer + bytes;
+static void *moved(const void *pointer, int64_t bytes) {
+    return (char *)(uintptr_t)pointer + bytes;
 }
 
-/* The operands of the piece that begins at (sample, head). b: NULL in forward. */
-static z3d_attention_operands piece_of(const z3d_attention_forward *f,
-                                       const z3d_attention_backward *b, int64_t sample,
-                                       int64_t head) {
-    const int64_t size = (int64_t)z3d_dtype_size(f->dtype), row = sample * f->seq;
-    const int64_t of_keys = head / (f->heads / f->kv_heads);
-    const int64_t q = (row * f->q_stride + head * f->head_dim) * size;
-    const int64_t kv = (row * f->kv_stride + of_keys * f->head_dim) * size;
-    const int64_t plain = (row * f->heads + head) * f->head_dim * size;
-    const int64_t rows = (sample * f->heads + head) * f->seq * (int64_t)sizeof(float);
-    z3d_attention_operands o = {.q = behind(f->q, q),
-                                .k = behind(f->k, kv),
-                                .v = behind(f->v, kv),
-                                .out = behind(f->out, plain),
-                                .log_sum_exp = behind(f->log_sum_exp, rows)};
-    if (!b) return o;
-    o.dout = behind(b->dout, plain);
-    o.dq = behind(b->dq, q);
-    o.dk = behind(b->dk, kv);
-    o.dv = behind(b->dv, kv);
-    return o;
+/* Moves the operands to the piece that begins at (sample, head). */
+static z3d_attention piece_of(const z3d_attention *k, bool back, int64_t sample, int64_t head) {
+    const int64_t size = (int64_t)z3d_dtype_size(k->dtype), row = sample * k->seq;
+    const int64_t of_keys = head / (k->heads / k->kv_heads);
+    const int64_t q = (row * k->q_stride + head * k->head_dim) * size;
+    const int64_t kv = (row * k->kv_stride + of_keys * k->head_dim) * size;
+    const int64_t plain = (row * k->heads + head) * k->head_dim * size;
+    z3d_attention piece = *k;
+    piece.q = moved(k->q, q);
+    piece.k = moved(k->k, kv);
+    piece.v = moved(k->v, kv);
+    piece.out = moved(k->out, plain);
+    piece.log_sum_exp = k->log_sum_exp + (sample * k->heads + head) * k->seq;
+    if (!back) return piece;
+    piece.dout = moved(k->dout, plain);
+    piece.dq = moved(k->dq, q);
+    piece.dk = moved(k->dk, kv);
+    piece.dv = moved(k->dv, kv);
+    return piece;
 }
 
 /* The graphs need multiples of 16 bytes. */
-static bool are_aligned(const z3d_attention_operands *o) {
-    const void *const all[] = {o->q,    o->k,  o->v,  o->out, o->log_sum_exp,
-                               o->dout, o->dq, o->dk, o->dv};
+static bool are_aligned(const z3d_attention *k) {
+    const void *const all[] = {k->q,    k->k,  k->v,  k->out, k->log_sum_exp,
+                               k->dout, k->dq, k->dk, k->dv};
     uintptr_t bits = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) bits |= (uintptr_t)all[i];
     return bits % 16 == 0;
 }
 
-static z3d_status run_piece(z3d_cuda *cuda, z3d_attention_plan *plan, z3d_attention_operands o) {
+static z3d_status run_piece(z3d_cuda *cuda, z3d_attention_plan *plan, z3d_attention piece) {
     const z3d_attention_shape *s = &plan->shape;
     const int64_t rows = s->batch * s->row_heads * s->seq * (int64_t)sizeof(float);
     const int64_t sums = s->backward ? z3d_round_up(rows, 256) : 0;
@@ -171,45 +168,22 @@ static z3d_status run_piece(z3d_cuda *cuda, z3d_attention_plan *plan, z3d_attent
     Z3D_TRY(z3d_cuda_reserve(cuda, sums + dq + plan->workspace_bytes));
     char *scratch = cuda->lane.scratch;
     if (dq > 0) Z3D_CUDA_TRY(cudaMemsetAsync(scratch + sums, 0, (size_t)dq, cuda->compute));
-    o.row_sums = scratch;
-    o.dq_sum = scratch + sums;
-    return z3d_attention_run(plan, &o, scratch + sums + dq);
-}
-
-static z3d_attention_forward forward_of(const z3d_attention_backward *k) {
-    return (z3d_attention_forward){.q = k->q,
-                                   .k = k->k,
-                                   .v = k->v,
-                                   .out = (void *)(uintptr_t)k->out,
-                                   .log_sum_exp = (float *)(uintptr_t)k->log_sum_exp,
-                                   .row_position = k->row_position,
-                                   .batch = k->batch,
-                                   .seq = k->seq,
-                                   .heads = k->heads,
-                                   .kv_heads = k->kv_heads,
-                                   .head_dim = k->head_dim,
-                                   .q_stride = k->q_stride,
-                                   .kv_stride = k->kv_stride,
-                                   .window = k->window,
-                                   .dtype = k->dtype,
-                                   .dropout = k->dropout};
+    return z3d_attention_run(plan, &piece, scratch, scratch + sums, scratch + sums + dq);
 }
 
 z3d_status z3d_cuda_attention_launch(z3d_cuda *cuda, const z3d_kernel *kernel, bool *done) {
     const bool back = kernel->kind == Z3D_KERNEL_attention_backward;
     *done = false;
     if (!cuda->attention || (!back && kernel->kind != Z3D_KERNEL_attention_forward)) return Z3D_OK;
-    const z3d_attention_backward *b = back ? &kernel->as.attention_backward : NULL;
-    const z3d_attention_forward f = back ? forward_of(b) : kernel->as.attention_forward;
+    const z3d_attention *k = &kernel->as.attention;
     kept_plans *plans = NULL;
-    Z3D_TRY(find_plans(cuda->attention, &f, &plans));
+    Z3D_TRY(find_plans(cuda->attention, k, &plans));
     if (!plans) return Z3D_OK;
-    const z3d_attention_operands whole = piece_of(&f, b, 0, 0);
     z3d_attention_plan *plan = &plans->plan[back];
-    *done = are_aligned(&whole);
-    for (int64_t sample = 0; *done && sample < f.batch; sample += plan->shape.batch)
-        for (int64_t head = 0; head < f.heads; head += plan->shape.heads)
-            Z3D_TRY(run_piece(cuda, plan, piece_of(&f, b, sample, head)));
+    *done = are_aligned(k);
+    for (int64_t sample = 0; *done && sample < k->batch; sample += plan->shape.batch)
+        for (int64_t head = 0; head < k->heads; head += plan->shape.heads)
+            Z3D_TRY(run_piece(cuda, plan, piece_of(k, back, sample, head)));
     return Z3D_OK;
 }
 

@@ -482,28 +482,19 @@ z3d_attention_shape z3d_attention_piece(const z3d_attention_shape *shape) {
 
 /* ---- running ---- */
 
-z3d_status z3d_attention_run(z3d_attention_plan *p, const z3d_attention_operands *o,
-                             void *workspace) {
+z3d_status z3d_attention_run(z3d_attention_plan *p, const z3d_attention *piece,
+                             const void *row_sums, const void *dq_sum, void *workspace) {
     /* The value above the diagonal; older engines need a finite number. */
     const float masked = p->cudnn->cudnnGetVersion() < 91000 ? -FLT_MAX : -INFINITY;
     const float scale = 1 / sqrtf((float)p->shape.head_dim), one = 1;
     const float window_size = (float)p->shape.window;
-    const void *const at[TENSORS] = {[Q] = o->q,
-                                     [K_T] = o->k,
-                                     [V] = o->v,
-                                     [V_T] = o->v,
-                                     [O] = o->out,
-                                     [STATISTICS] = o->log_sum_exp,
-                                     [D_O] = o->dout,
-                                     [D_Q] = o->dq,
-                                     [D_K] = o->dk,
-                                     [D_V] = o->dv,
-                                     [ROW_SUMS] = o->row_sums,
-                                     [D_Q_SUM] = o->dq_sum,
-                                     [SCALE] = &scale,
-                                     [MINUS_INFINITY] = &masked,
-                                     [ONE] = &one,
-                                     [WINDOW] = &window_size};
+    const void *const at[TENSORS] = {
+        [Q] = piece->q,         [K_T] = piece->k,           [V] = piece->v,
+        [V_T] = piece->v,       [O] = piece->out,           [STATISTICS] = piece->log_sum_exp,
+        [D_O] = piece->dout,    [D_Q] = piece->dq,          [D_K] = piece->dk,
+        [D_V] = piece->dv,      [ROW_SUMS] = row_sums,      [D_Q_SUM] = dq_sum,
+        [SCALE] = &scale,       [MINUS_INFINITY] = &masked, [ONE] = &one,
+        [WINDOW] = &window_size};
     int64_t ids[TENSORS], given = 0;
     const void *pointers[TENSORS];
     for (int id = 1; id < TENSORS; id++) {

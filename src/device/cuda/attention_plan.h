@@ -6,8 +6,8 @@
 #include <cudnn.h>
 #include <stdbool.h>
 
-#include "src/base/dtype.h"
 #include "src/base/status.h"
+#include "src/device/kernels.h"
 
 #define Z3D_CUDNN_FUNCTIONS(X)                                                                     \
     X(cudnnCreate)                                                                                 \
@@ -69,13 +69,9 @@ z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_s
                                    z3d_attention_plan *out);
 void z3d_attention_drop_plan(z3d_attention_plan *plan);
 
-/* Device pointers. The second line is for backward. row_sums: fp32, one for each row of all heads;
- * dq_sum: fp32 zeros, one for each element of dq, unless deterministic. */
-typedef struct z3d_attention_operands {
-    const void *q, *k, *v, *out, *log_sum_exp;
-    const void *dout, *dq, *dk, *dv, *row_sums, *dq_sum;
-} z3d_attention_operands;
-z3d_status z3d_attention_run(z3d_attention_plan *plan, const z3d_attention_operands *operands,
-                             void *workspace);
+/* piece: its device pointers are read, those of gradients only in backward. row_sums: fp32, one for
+ * each row of all heads; dq_sum: fp32 zeros, one for each element of dq, unless deterministic. */
+z3d_status z3d_attention_run(z3d_attention_plan *plan, const z3d_attention *piece,
+                             const void *row_sums, const void *dq_sum, void *workspace);
 
 #endif

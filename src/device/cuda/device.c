@@ -172,25 +172,12 @@ static uint64_t identity(const void *self) {
 
 /* ---- memory ---- */
 
-static int64_t used_bytes(const void *self) {
+static void memory(const void *self, int64_t *all, int64_t *available) {
     (void)self;
-    size_t available, total;
-    if (cudaMemGetInfo(&available, &total) != cudaSuccess) return -1;
-    return (int64_t)(total - available);
-}
-
-static int64_t memory(const void *self) {
-    (void)self;
-    size_t available, total;
-    if (cudaMemGetInfo(&available, &total) != cudaSuccess) return INT64_MAX;
-    return (int64_t)total;
-}
-
-static int64_t available(const void *self) {
-    (void)self;
-    size_t available, total;
-    if (cudaMemGetInfo(&available, &total) != cudaSuccess) return INT64_MAX;
-    return (int64_t)available;
+    size_t left, total;
+    if (cudaMemGetInfo(&left, &total) != cudaSuccess) return;
+    *all = (int64_t)total;
+    *available = (int64_t)left;
 }
 
 static void free_device(z3d_cuda *cuda, void *block) {
@@ -342,7 +329,7 @@ z3d_status z3d_cuda_launch(void *self, const z3d_kernel *kernel) {
     Z3D_TRY(z3d_cuda_attention_launch(cuda, kernel, &done));
     if (done) return Z3D_OK;
     switch (kernel->kind) {
-#define X(name)                                                                                    \
+#define X(name, type)                                                                              \
     case Z3D_KERNEL_##name:                                                                        \
         return z3d_cuda_##name(&cuda->lane, &kernel->as.name);
         Z3D_KERNEL_MAP(X)
@@ -375,9 +362,7 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .destroy = destroy,
     .description = description,
     .identity = identity,
-    .used_bytes = used_bytes,
     .memory = memory,
-    .available = available,
     .apart = true,
     .alloc = alloc,
     .free = free_block,

@@ -185,20 +185,6 @@ static z3d_status get_plan(struct z3d_cuda_gemms *gemms, const shape *s, plan **
 
 /* ---- the kernel ---- */
 
-static z3d_status check_arguments(const z3d_gemm *g) {
-    Z3D_REQUIRE(g->m >= 0 && g->n >= 0 && g->k >= 0, "kernel gemm: %lld x %lld x %lld",
-                (long long)g->m, (long long)g->n, (long long)g->k);
-    Z3D_REQUIRE(g->dtype <= Z3D_F16 && g->c_dtype <= Z3D_F16,
-                "kernel gemm: types %s and %s; fp32, bf16 and fp16 are possible",
-                z3d_dtype_name(g->dtype), z3d_dtype_name(g->c_dtype));
-    Z3D_REQUIRE(g->lda >= (g->transpose_a ? g->m : g->k) &&
-                    g->ldb >= (g->transpose_b ? g->k : g->n) && g->ldc >= g->n,
-                "kernel gemm: %lld x %lld x %lld with rows of %lld, %lld, %lld elements: too short",
-                (long long)g->m, (long long)g->n, (long long)g->k, (long long)g->lda,
-                (long long)g->ldb, (long long)g->ldc);
-    return Z3D_OK;
-}
-
 static int64_t alignment(const void *pointer) {
     uintptr_t bits = (uintptr_t)pointer | MOST_ALIGNED;
     return (int64_t)(bits & (~bits + 1));
@@ -299,7 +285,6 @@ z3d_status z3d_cuda_gemm(const z3d_cuda_lane *lane, const z3d_gemm *g) {
     z3d_cuda *cuda = (z3d_cuda *)lane; /* the lane is its first member */
     z3d_kernel part[Z3D_GEMM_PARTS];
     cublasStatus_t code = CUBLAS_STATUS_NOT_SUPPORTED;
-    Z3D_TRY(check_arguments(g));
     if (z3d_gemm_is_plain(g)) return multiply_plain(cuda, g);
     if (can_fuse(g)) Z3D_TRY(multiply(cuda, g, &code));
     if (code == CUBLAS_STATUS_SUCCESS) return Z3D_OK;
@@ -323,7 +308,6 @@ z3d_status z3d_cuda_gemm_choice(void *self, const z3d_gemm *g, z3d_gemm_choice *
     z3d_cuda *cuda = self;
     plan *p;
     *out = (z3d_gemm_choice){.algorithms = 0};
-    Z3D_TRY(check_arguments(g));
     if (g->m == 0 || g->n == 0 || g->k == 0 || !(z3d_gemm_is_plain(g) || can_fuse(g)))
         return Z3D_OK;
     const results r = results_of(g);

@@ -40,11 +40,13 @@ static void reads_dropout(z3d_cost *cost, const z3d_dropout *dropout) {
     if (dropout->p > 0) reads_state(cost, dropout->state);
 }
 
+/* `rows` rows of `cols` elements, `ld` elements apart. */
 static void matrix(z3d_cost *cost, const void *pointer, int64_t rows, int64_t cols, int64_t ld,
                    z3d_dtype dtype, bool read, bool written) {
     int64_t extent = rows > 0 && cols > 0 ? (rows - 1) * ld + cols : 0;
-    add_operand(cost, pointer, z3d_bytes_of(dtype, extent), z3d_bytes_of(dtype, rows * cols), read,
-                written);
+    bool gaps = written && ld > cols && rows > 1; /* bytes between the rows keep their values */
+    add_operand(cost, pointer, z3d_bytes_of(dtype, extent), z3d_bytes_of(dtype, rows * cols),
+                read || gaps, written);
 }
 
 static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
@@ -55,8 +57,7 @@ static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
         matrix(cost, kernel->b, tb ? n : k, tb ? k : n, kernel->ldb, kernel->dtype, true, false);
         if (kernel->bias) reads(cost, kernel->bias, z3d_bytes_of(kernel->dtype, n));
     }
-    bool gaps = kernel->ldc > n && m > 1; /* bytes between the rows keep their values */
-    matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate || gaps, true);
+    matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate, true);
     cost->flops = (double)m * (double)n * (2.0 * (double)k + (kernel->bias ? 1 : 0));
     int64_t bytes = z3d_bytes_of(kernel->dtype, m * n);
     reads(cost, kernel->residual, bytes);
@@ -132,28 +133,21 @@ static void cost_layernorm_backward(const z3d_layernorm_backward *kernel, z3d_co
     cost->flops = 15.0 * (double)count;
 }
 
-/* A matrix of heads: `rows` rows of `cols` elements, `stride` elements apart. */
-static void heads_matrix(z3d_cost *cost, const void *pointer, int64_t rows, int64_t cols,
-                         int64_t stride, z3d_dtype dtype, bool read, bool written) {
-    bool gaps = written && stride > cols && rows > 1; /* bytes between the rows keep their values */
-    matrix(cost, pointer, rows, cols, stride, dtype, read || gaps, written);
-}
-
 static void cost_cast(const z3d_cast *kernel, z3d_cost *cost) {
     const int64_t rows = kernel->rows ? kernel->rows : 1;
-    heads_matrix(cost, kernel->source, rows, kernel->count, kernel->source_stride,
-                 kernel->source_dtype, true, false);
-    heads_matrix(cost, kernel->destination, rows, kernel->count, kernel->destination_stride,
-                 kernel->destination_dtype, false, true);
+    matrix(cost, kernel->source, rows, kernel->count, kernel->source_stride, kernel->source_dtype,
+           true, false);
+    matrix(cost, kernel->destination, rows, kernel->count, kernel->destination_stride,
+           kernel->destination_dtype, false, true);
 }
 
 static void cost_rmsnorm_forward(const z3d_rmsnorm_forward *kernel, z3d_cost *cost) {
     int64_t rows = kernel->rows, cols = kernel->heads * kernel->cols;
     if (rows * cols > 0) {
-        heads_matrix(cost, kernel->x, rows, cols, kernel->x_stride, kernel->dtype, true, false);
+        matrix(cost, kernel->x, rows, cols, kernel->x_stride, kernel->dtype, true, false);
         reads(cost, kernel->weight, z3d_bytes_of(kernel->dtype, kernel->cols));
     }
-    heads_matrix(cost, kernel->y, rows, cols, kernel->y_stride, kernel->dtype, false, true);
+    matrix(cost, kernel->y, rows, cols, kernel->y_stride, kernel->dtype, false, true);
     writes(cost, kernel->rstd, rows * kernel->heads * (int64_t)sizeof(float));
     cost->flops = 4.0 * (double)rows * (double)cols;
 }
@@ -162,35 +156,31 @@ static void cost_rmsnorm_backward(const z3d_rmsnorm_backward *kernel, z3d_cost *
     int64_t rows = kernel->rows, cols = kernel->heads * kernel->cols;
     z3d_dtype dtype = kernel->dtype;
     if (rows * cols > 0) {
-        heads_matrix(cost, kernel->dy, rows, cols, kernel->y_stride, dtype, true, false);
-        heads_matrix(cost, kernel->x, rows, cols, kernel->x_stride, dtype, true, false);
+        matrix(cost, kernel->dy, rows, cols, kernel->y_stride, dtype, true, false);
+        matrix(cost, kernel->x, rows, cols, kernel->x_stride, dtype, true, false);
         reads(cost, kernel->weight, z3d_bytes_of(dtype, kernel->cols));
         reads(cost, kernel->rstd, rows * kernel->heads * (int64_t)sizeof(float));
-        heads_matrix(cost, kernel->add_to, rows, cols, kernel->dx_stride, dtype, true, false);
+        matrix(cost, kernel->add_to, rows, cols, kernel->dx_stride, dtype, true, false);
     }
-    heads_matrix(cost, kernel->dx, rows, cols, kernel->dx_stride, dtype, false, true);
+    matrix(cost, kernel->dx, rows, cols, kernel->dx_stride, dtype, false, true);
     writes_or_adds(cost, kernel->weight_gradient,
                    z3d_bytes_of(kernel->gradient_dtype, kernel->cols), kernel->accumulate);
     cost->flops = 11.0 * (double)rows * (double)cols;
 }
 
-/* The int32 numbers that belong to the samples of rows 0 .. end - 1. */
-static void reads_starts(z3d_cost *cost, const int32_t *starts, int64_t end, int64_t seq) {
+/* The starts of the samples of rows 0 .. end - 1, and these rows' positions. */
+static void reads_positions(z3d_cost *cost, const int32_t *starts, const int32_t *positions,
+                            int64_t end, int64_t seq) {
     if (seq > 0) reads(cost, starts, (end + seq - 1) / seq * (int64_t)sizeof *starts);
-}
-
-/* The positions of rows 0 .. end - 1. */
-static void reads_positions(z3d_cost *cost, const int32_t *positions, int64_t end) {
     reads(cost, positions, end * (int64_t)sizeof *positions);
 }
 
 static void cost_rotary(const z3d_rotary *kernel, z3d_cost *cost) {
     int64_t rows = kernel->rows, cols = kernel->heads * kernel->head_dim;
-    if (rows * cols > 0) {
-        reads_starts(cost, kernel->starts, kernel->first + rows, kernel->seq);
-        reads_positions(cost, kernel->row_position, kernel->first + rows);
-    }
-    heads_matrix(cost, kernel->x, rows, cols, kernel->stride, kernel->dtype, true, true);
+    if (rows * cols > 0)
+        reads_positions(cost, kernel->starts, kernel->row_position, kernel->first + rows,
+                        kernel->seq);
+    matrix(cost, kernel->x, rows, cols, kernel->stride, kernel->dtype, true, true);
     cost->flops = 3.0 * (double)rows * (double)cols;
 }
 
@@ -252,7 +242,7 @@ static void cost_dropout_backward(const z3d_dropout_backward *kernel, z3d_cost *
 /* Pairs of a query and a key that it may see, over all heads. With `starts` the cache counts as
  * full. The lengths of packed documents are not known here: they count as one document, which has
  * the most pairs. */
-static double attention_pairs(const z3d_attention_forward *kernel) {
+static double attention_pairs(const z3d_attention *kernel) {
     double seq = (double)kernel->seq, window = (double)kernel->window;
     double before = kernel->starts ? (double)kernel->capacity - seq : 0; /* keys of earlier rows */
     double pairs = 0.5 * seq * (seq + 1) + seq * before;
@@ -267,7 +257,7 @@ static double attention_pairs(const z3d_attention_forward *kernel) {
 
 /* Queries, keys and values, or their gradients. If they lie next to each other in one matrix, they
  * are one operand: between the rows of one part lie the other parts. */
-static void attention_parts(z3d_cost *cost, const z3d_attention_forward *shape, const void *q,
+static void attention_parts(z3d_cost *cost, const z3d_attention *shape, const void *q,
                             const void *k, const void *v, bool read, bool written) {
     int64_t rows = shape->batch * shape->seq, kv_rows = shape->batch * shape->capacity;
     int64_t q_cols = shape->heads * shape->head_dim, kv_cols = shape->kv_heads * shape->head_dim;
@@ -277,12 +267,12 @@ static void attention_parts(z3d_cost *cost, const z3d_attention_forward *shape, 
                (const char *)v == (const char *)k + z3d_bytes_of(shape->dtype, kv_cols) &&
                q_cols + 2 * kv_cols <= stride;
     if (one) {
-        heads_matrix(cost, q, rows, q_cols + 2 * kv_cols, stride, shape->dtype, read, written);
+        matrix(cost, q, rows, q_cols + 2 * kv_cols, stride, shape->dtype, read, written);
         return;
     }
-    heads_matrix(cost, q, rows, q_cols, stride, shape->dtype, read, written);
-    heads_matrix(cost, k, kv_rows, kv_cols, shape->kv_stride, shape->dtype, read, written);
-    heads_matrix(cost, v, kv_rows, kv_cols, shape->kv_stride, shape->dtype, read, written);
+    matrix(cost, q, rows, q_cols, stride, shape->dtype, read, written);
+    matrix(cost, k, kv_rows, kv_cols, shape->kv_stride, shape->dtype, read, written);
+    matrix(cost, v, kv_rows, kv_cols, shape->kv_stride, shape->dtype, read, written);
 }
 
 static void cost_attention_forward(const z3d_attention_forward *kernel, z3d_cost *cost) {
@@ -290,8 +280,8 @@ static void cost_attention_forward(const z3d_attention_forward *kernel, z3d_cost
     int64_t out = z3d_bytes_of(kernel->dtype, rows * kernel->head_dim);
     if (out > 0) {
         attention_parts(cost, kernel, kernel->q, kernel->k, kernel->v, true, false);
-        reads(cost, kernel->starts, kernel->batch * (int64_t)sizeof *kernel->starts);
-        reads_positions(cost, kernel->row_position, kernel->batch * kernel->seq);
+        reads_positions(cost, kernel->starts, kernel->row_position, kernel->batch * kernel->seq,
+                        kernel->seq);
         reads_dropout(cost, &kernel->dropout);
     }
     writes(cost, kernel->out, out);
@@ -300,16 +290,8 @@ static void cost_attention_forward(const z3d_attention_forward *kernel, z3d_cost
 }
 
 static void cost_attention_backward(const z3d_attention_backward *kernel, z3d_cost *cost) {
-    const z3d_attention_forward shape = {.batch = kernel->batch,
-                                         .seq = kernel->seq,
-                                         .capacity = kernel->seq,
-                                         .heads = kernel->heads,
-                                         .kv_heads = kernel->kv_heads,
-                                         .head_dim = kernel->head_dim,
-                                         .q_stride = kernel->q_stride,
-                                         .kv_stride = kernel->kv_stride,
-                                         .window = kernel->window,
-                                         .dtype = kernel->dtype};
+    z3d_attention shape = *kernel;
+    shape.capacity = kernel->seq;
     int64_t rows = kernel->batch * kernel->seq * kernel->heads;
     int64_t out = z3d_bytes_of(kernel->dtype, rows * kernel->head_dim);
     if (out > 0) {
@@ -317,7 +299,7 @@ static void cost_attention_backward(const z3d_attention_backward *kernel, z3d_co
         reads(cost, kernel->out, out);
         reads(cost, kernel->dout, out);
         reads(cost, kernel->log_sum_exp, rows * (int64_t)sizeof(float));
-        reads_positions(cost, kernel->row_position, kernel->batch * kernel->seq);
+        reads_positions(cost, NULL, kernel->row_position, kernel->batch * kernel->seq, kernel->seq);
         reads_dropout(cost, &kernel->dropout);
     }
     attention_parts(cost, &shape, kernel->dq, kernel->dk, kernel->dv, false, true);
@@ -365,8 +347,8 @@ static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *
     cost->flops = (double)count;
     if (count == 0) return;
     if (kernel->starts || kernel->row_position) {
-        reads_starts(cost, kernel->starts, kernel->first + kernel->rows, kernel->seq);
-        reads_positions(cost, kernel->row_position, kernel->first + kernel->rows);
+        reads_positions(cost, kernel->starts, kernel->row_position, kernel->first + kernel->rows,
+                        kernel->seq);
         add_operand(cost, kernel->positions,
                     (kernel->starts ? kernel->capacity : kernel->seq) * row,
                     z3d_bytes_of(kernel->dtype, count), true, false);
@@ -386,25 +368,19 @@ static void cost_position_backward(const z3d_position_backward *kernel, z3d_cost
     cost->flops = (double)count;
 }
 
-/* The kernels that read do not read the padding columns of the last row. */
-static int64_t logits_extent(int64_t rows, int64_t cols, int64_t valid, z3d_dtype dtype) {
-    return rows > 0 && valid > 0 ? z3d_bytes_of(dtype, (rows - 1) * cols + valid) : 0;
-}
-
+/* The padding columns of the last row are not read. */
 static void cost_cross_entropy_max(const z3d_cross_entropy_max *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->valid;
-    add_operand(cost, kernel->logits,
-                logits_extent(kernel->rows, kernel->cols, kernel->valid, kernel->dtype),
-                z3d_bytes_of(kernel->dtype, count), true, false);
+    matrix(cost, kernel->logits, kernel->rows, kernel->valid, kernel->cols, kernel->dtype, true,
+           false);
     writes(cost, kernel->max_out, kernel->rows * (int64_t)sizeof(float));
     cost->flops = (double)count;
 }
 
 static void cost_cross_entropy_sum(const z3d_cross_entropy_sum *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->valid;
-    add_operand(cost, kernel->logits,
-                logits_extent(kernel->rows, kernel->cols, kernel->valid, kernel->dtype),
-                z3d_bytes_of(kernel->dtype, count), true, false);
+    matrix(cost, kernel->logits, kernel->rows, kernel->valid, kernel->cols, kernel->dtype, true,
+           false);
     reads(cost, kernel->max, kernel->rows * (int64_t)sizeof(float));
     reads(cost, kernel->targets, kernel->rows * (int64_t)sizeof(int32_t));
     writes(cost, kernel->sums, 2 * kernel->rows * (int64_t)sizeof(float));
@@ -483,7 +459,7 @@ static void cost_init_normal(const z3d_init_normal *kernel, z3d_cost *cost) {
 void z3d_kernel_cost(const z3d_kernel *kernel, z3d_cost *out) {
     memset(out, 0, sizeof *out);
     switch (kernel->kind) {
-#define X(name)                                                                                    \
+#define X(name, type)                                                                              \
     case Z3D_KERNEL_##name:                                                                        \
         cost_##name(&kernel->as.name, out);                                                        \
         break;

@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "src/device/interface/epilogue.h"
-#include "src/device/interface/host_memory.h"
-#include "src/device/interface/measure.h"
 #include "src/device/interface/ops.h"
 #include "src/device/plugin/plugin.h"
 #include "src/device/sim/tape.h"
@@ -39,7 +37,7 @@ const char *z3d_gemm_method_name(z3d_gemm_method method) {
 
 const char *z3d_kernel_name(z3d_kernel_kind kind) {
     static const char *const names[] = {
-#define X(name) #name,
+#define X(name, type) #name,
         Z3D_KERNEL_MAP(X)
 #undef X
     };
@@ -103,10 +101,6 @@ uint64_t z3d_device_identity(const z3d_device *device) {
     return device->ops->identity ? device->ops->identity(device->self) : 0;
 }
 
-int64_t z3d_device_used_bytes(const z3d_device *device) {
-    return device->ops->used_bytes ? device->ops->used_bytes(device->self) : -1;
-}
-
 bool z3d_device_host_reads(const z3d_device *device) {
     return !device->ops->apart;
 }
@@ -145,11 +139,21 @@ void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t b
 }
 
 int64_t z3d_device_memory(const z3d_device *device) {
-    return device->ops->memory ? device->ops->memory(device->self) : INT64_MAX;
+    int64_t all = INT64_MAX, available = INT64_MAX;
+    if (device->ops->memory) device->ops->memory(device->self, &all, &available);
+    return all;
 }
 
 int64_t z3d_device_available(const z3d_device *device) {
-    return device->ops->available ? device->ops->available(device->self) : INT64_MAX;
+    int64_t all = INT64_MAX, available = INT64_MAX;
+    if (device->ops->memory) device->ops->memory(device->self, &all, &available);
+    return available;
+}
+
+int64_t z3d_device_used_bytes(const z3d_device *device) {
+    int64_t all = INT64_MAX, available = INT64_MAX;
+    if (device->ops->apart) device->ops->memory(device->self, &all, &available);
+    return all < INT64_MAX ? all - available : -1;
 }
 
 void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes) {
@@ -184,14 +188,24 @@ static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
                          z3d_kernel_scratch(kernel, z3d_device_threads(device)));
 }
 
-static z3d_status check_epilogue(const z3d_gemm *g) {
-    bool whole =
+static z3d_status check_gemm(const z3d_gemm *g) {
+    Z3D_REQUIRE(g->m >= 0 && g->n >= 0 && g->k >= 0, "kernel gemm: %lld x %lld x %lld",
+                (long long)g->m, (long long)g->n, (long long)g->k);
+    Z3D_REQUIRE(g->dtype <= Z3D_F16 && g->c_dtype <= Z3D_F16,
+                "kernel gemm: types %s and %s; fp32, bf16 and fp16 are possible",
+                z3d_dtype_name(g->dtype), z3d_dtype_name(g->c_dtype));
+    Z3D_REQUIRE(g->lda >= (g->transpose_a ? g->m : g->k) &&
+                    g->ldb >= (g->transpose_b ? g->k : g->n) && g->ldc >= g->n,
+                "kernel gemm: %lld x %lld x %lld with rows of %lld, %lld, %lld elements: too short",
+                (long long)g->m, (long long)g->n, (long long)g->k, (long long)g->lda,
+                (long long)g->ldb, (long long)g->ldc);
+    const bool whole =
         (!g->gelu && !g->before_gelu && !g->residual) || (g->ldc == g->n && g->c_dtype == g->dtype);
-    bool gathered = !g->bias_gradient || (g->transpose_a && g->lda == g->m);
+    const bool gathered = !g->bias_gradient || (g->transpose_a && g->lda == g->m);
     Z3D_REQUIRE(whole && gathered,
                 "kernel gemm: gelu or a residual needs C in A's type without gaps, a bias gradient "
-                "needs A transposed "
-                "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
+                "needs A transposed without gaps; rows of C %lld of %lld elements in %s, of A %lld "
+                "of %lld%s",
                 (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
                 (long long)g->lda, g->transpose_a ? "" : ", not transposed");
     return Z3D_OK;
@@ -217,9 +231,10 @@ z3d_status z3d_device_time(z3d_device *device, const z3d_kernel *kernel, double 
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
     Z3D_REQUIRE((unsigned)kernel->kind < Z3D_KERNEL_COUNT, "kernel kind %d of %d",
                 (int)kernel->kind, (int)Z3D_KERNEL_COUNT);
-    if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm)) {
-        Z3D_TRY(check_epilogue(&kernel->as.gemm));
-        if (!device->ops->fuses) return launch_parts(device, &kernel->as.gemm);
+    if (kernel->kind == Z3D_KERNEL_gemm) {
+        Z3D_TRY(check_gemm(&kernel->as.gemm));
+        if (!device->ops->fuses && !z3d_gemm_is_plain(&kernel->as.gemm))
+            return launch_parts(device, &kernel->as.gemm);
     }
     if (device->observer) touch_operands(device, kernel);
     if (device->record) Z3D_TRY(device->record(device->record_context, kernel));
@@ -261,40 +276,37 @@ double z3d_copies_waited(const z3d_device *device) {
     return device->ops->copies_waited ? device->ops->copies_waited(device->self) : 0;
 }
 
-/* A copy of memory that is not pinned may block until all launched work ends, and such a wait does
- * not see that a peer failed. So this waits for the device first. */
-static z3d_status copy_now(z3d_device *device, void *to, const void *from, int64_t bytes) {
-    Z3D_TRY(z3d_device_synchronize(device));
-    Z3D_TRY(z3d_device_heard(device, device->ops->enqueue_copy(device->self, to, from, bytes)));
-    return z3d_device_synchronize(device);
+/* Copies by `copy`, or by the device's queue if it has one. memory: the end in device memory. A
+ * copy of memory that is not pinned may block until all launched work ends, and such a wait does
+ * not see that a peer failed. So `now` waits for the device first. */
+static z3d_status copy_bytes(z3d_device *device, bool now, const void *memory,
+                             z3d_status (*copy)(void *self, void *to, const void *from,
+                                                int64_t bytes),
+                             void *to, const void *from, int64_t bytes) {
+    const bool queued = device->ops->enqueue_copy != NULL;
+    Z3D_REQUIRE(bytes >= 0, "copy of %lld bytes", (long long)bytes);
+    z3d_device_touch(device, memory, bytes);
+    if (queued) copy = device->ops->enqueue_copy;
+    if (queued && now) Z3D_TRY(z3d_device_synchronize(device));
+    Z3D_TRY(z3d_device_heard(device, copy(device->self, to, from, bytes)));
+    return queued && now ? z3d_device_synchronize(device) : Z3D_OK;
 }
 
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
-    Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
-    z3d_device_touch(device, source, bytes);
-    if (device->ops->enqueue_copy) return copy_now(device, host, source, bytes);
-    return z3d_device_heard(device, device->ops->read(device->self, host, source, bytes));
+    return copy_bytes(device, true, source, device->ops->read, host, source, bytes);
 }
 
 z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host,
                             int64_t bytes) {
-    Z3D_REQUIRE(bytes >= 0, "write of %lld bytes", (long long)bytes);
-    z3d_device_touch(device, destination, bytes);
-    if (device->ops->enqueue_copy) return copy_now(device, destination, host, bytes);
-    return z3d_device_heard(device, device->ops->write(device->self, destination, host, bytes));
+    return copy_bytes(device, true, destination, device->ops->write, destination, host, bytes);
 }
 
 z3d_status z3d_device_post(z3d_device *device, void *destination, const void *host, int64_t bytes) {
-    if (!device->ops->enqueue_copy) return z3d_device_write(device, destination, host, bytes);
-    z3d_device_touch(device, destination, bytes);
-    return z3d_device_heard(device,
-                            device->ops->enqueue_copy(device->self, destination, host, bytes));
+    return copy_bytes(device, false, destination, device->ops->write, destination, host, bytes);
 }
 
 z3d_status z3d_device_fetch(z3d_device *device, void *host, const void *source, int64_t bytes) {
-    if (!device->ops->enqueue_copy) return z3d_device_read(device, host, source, bytes);
-    z3d_device_touch(device, source, bytes);
-    return z3d_device_heard(device, device->ops->enqueue_copy(device->self, host, source, bytes));
+    return copy_bytes(device, false, source, device->ops->read, host, source, bytes);
 }
 
 /* ---- captured work ---- */
@@ -345,6 +357,7 @@ z3d_status z3d_device_gemm_machine(z3d_device *device, char *out, size_t size) {
 }
 
 z3d_status z3d_device_gemm_choice(z3d_device *device, const z3d_gemm *gemm, z3d_gemm_choice *out) {
+    Z3D_TRY(check_gemm(gemm));
     return z3d_device_heard(device, device->ops->gemm_choice(device->self, gemm, out));
 }
 

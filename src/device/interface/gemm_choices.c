@@ -24,13 +24,8 @@ static z3d_status add(z3d_gemm_choices *choices, const z3d_timed_gemm *item) {
     enum { MOST = 4096 }; /* far more than any model has; each is compared with all */
     if (choices->count == MOST)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "more than %d choices of products", MOST);
-    if (choices->count == choices->capacity) {
-        const int capacity = choices->capacity ? 2 * choices->capacity : 32;
-        z3d_timed_gemm *grown = realloc(choices->item, (size_t)capacity * sizeof *grown);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for choices of products");
-        choices->item = grown;
-        choices->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(choices->count, &choices->capacity, sizeof *choices->item,
+                     "choices of products", &choices->item));
     choices->item[choices->count++] = *item;
     return Z3D_OK;
 }

@@ -1,7 +1,5 @@
 /* Host memory is mapped once, in huge pages if the system has them, and zeroed by several threads:
  * the first touch of a page decides its memory node, and one thread alone would be slow. */
-#include "src/device/interface/host_memory.h"
-
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
@@ -12,8 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "src/base/host_memory.h"
-#include "src/base/strings.h"
+#include "src/device/interface/ops.h"
 
 #define PAGE ((int64_t)4096)
 #define HUGE_PAGE ((int64_t)2 << 20)
@@ -24,11 +21,10 @@ static z3d_status too_much(int64_t bytes, const char *why) {
                      z3d_format_bytes(bytes, wanted, sizeof wanted), why);
 }
 
-/* The mapping's length for a block: never 0. */
-static bool mapped_size(int64_t bytes, int64_t *out) {
-    if (!z3d_add_i64(bytes, PAGE, out)) return false;
-    *out = bytes == 0 ? PAGE : (bytes + PAGE - 1) / PAGE * PAGE;
-    return *out <= INT64_MAX - HUGE_PAGE;
+/* The mapping's length for a block: never 0; negative: there is no such length. */
+static int64_t mapped_size(int64_t bytes) {
+    const int64_t size = z3d_round_up(bytes > 0 ? bytes : 1, PAGE);
+    return size <= INT64_MAX - HUGE_PAGE ? size : -1;
 }
 
 /* The result does not matter: a machine without nodes, or a container that forbids the call,
@@ -55,9 +51,9 @@ static void touch(char *block, int64_t size, int threads) {
 }
 
 z3d_status z3d_host_map(int64_t bytes, int threads, int node, void **out) {
-    int64_t size;
+    const int64_t size = mapped_size(bytes);
     *out = NULL;
-    if (bytes < 0 || !mapped_size(bytes, &size)) return too_much(bytes, "no such size");
+    if (bytes < 0 || size < 0) return too_much(bytes, "no such size");
     /* The system promises more memory than it has: without this check it would kill the run at the
      * first touch. */
     z3d_host_memory there;
@@ -84,6 +80,5 @@ z3d_status z3d_host_map(int64_t bytes, int threads, int node, void **out) {
 }
 
 void z3d_host_unmap(void *block, int64_t bytes) {
-    int64_t size;
-    if (block && mapped_size(bytes, &size)) munmap(block, (size_t)size);
+    if (block) munmap(block, (size_t)mapped_size(bytes));
 }

@@ -48,8 +48,8 @@ typedef struct reader {
     bool seen[NUMBERS + TEXTS];
 } reader;
 
-static double *number_at(z3d_hardware *hardware, int index) {
-    return (double *)(void *)((char *)hardware + numbers[index].offset);
+static double *number_at(const z3d_hardware *hardware, int index) {
+    return (double *)((uintptr_t)hardware + numbers[index].offset);
 }
 
 /* NUMBERS: no number has this path. */
@@ -249,14 +249,20 @@ z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char 
     return read_over(text, length, name, SOFTWARE, hardware);
 }
 
-z3d_status z3d_hardware_read(const char *path, z3d_hardware *out) {
+static z3d_status read_file(const char *path, z3d_hardware *out,
+                            z3d_status (*read)(const char *text, size_t length, const char *name,
+                                               z3d_hardware *out)) {
     char *text;
     size_t length;
-    if (!z3d_is_description(path)) return z3d_machine_read(path, out);
     Z3D_TRY(z3d_read_file(path, FILE_LIMIT, &text, &length));
-    z3d_status status = z3d_hardware_read_text(text, length, path, out);
+    z3d_status status = read(text, length, path, out);
     free(text);
     return status;
+}
+
+z3d_status z3d_hardware_read(const char *path, z3d_hardware *out) {
+    return z3d_is_description(path) ? read_file(path, out, z3d_hardware_read_text)
+                                    : z3d_machine_read(path, out);
 }
 
 /* ---- software ---- */
@@ -290,8 +296,6 @@ static z3d_status adjust_by_name(const char *name, file_kind kind, z3d_hardware 
 }
 
 z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware) {
-    char *text;
-    size_t length;
     if (strcmp(hardware->kind, "cpu") == 0)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "%s is a cpu machine, which only zero3d's own measurements describe; "
@@ -301,10 +305,7 @@ z3d_status z3d_hardware_adjust(const char *software, z3d_hardware *hardware) {
         const bool standard = strcmp(software, Z3D_SOFTWARE_STANDARD) == 0;
         return adjust_by_name(software, standard ? STANDARD : SOFTWARE, hardware);
     }
-    Z3D_TRY(z3d_read_file(software, FILE_LIMIT, &text, &length));
-    z3d_status status = z3d_hardware_adjust_text(text, length, software, hardware);
-    free(text);
-    return status;
+    return read_file(software, hardware, z3d_hardware_adjust_text);
 }
 
 z3d_status z3d_hardware_read_with(const char *path, const char *software, z3d_hardware *out) {
@@ -377,7 +378,6 @@ static void write_section(const z3d_hardware *hardware, const char *section, boo
                           z3d_string *out) {
     const size_t length = strlen(section);
     char number[32];
-    z3d_hardware copy = *hardware;
     for (int i = 0; i < NUMBERS; i++) {
         const char *key = numbers[i].path + length, *deeper = strchr(key, '.');
         if (strncmp(numbers[i].path, section, length) != 0) continue;
@@ -386,7 +386,7 @@ static void write_section(const z3d_hardware *hardware, const char *section, boo
             z3d_string_append(out, "  %.*s:\n", (int)(deeper - key), key);
         z3d_string_append(out, "%s%s: %s%s   # %s\n", deeper ? "    " : "  ",
                           deeper ? deeper + 1 : key, hardware->estimates[i] ? "!estimate " : "",
-                          z3d_format_number(*number_at(&copy, i), number, sizeof number),
+                          z3d_format_number(*number_at(hardware, i), number, sizeof number),
                           numbers[i].meaning);
     }
 }

@@ -102,17 +102,13 @@ static double line_at(const z3d_measured *measured, const z3d_sample *like, cons
 /* Outside the range of the samples' sizes, time grows as usual from the nearest edge of the
  * range. */
 static bool clamp_to_samples(const z3d_measured *measured, const z3d_sample *wanted, double *at) {
-    double low[SIZES] = {0}, high[SIZES] = {0};
-    bool any = false;
-    for (int s = 0; s < measured->count; s++) {
-        const z3d_sample *sample = &measured->sample[s];
-        if (!same_curve(sample, wanted)) continue;
-        for (int i = 0; i < SIZES; i++) {
-            low[i] = any ? fmin(low[i], sample->size[i]) : sample->size[i];
-            high[i] = any ? fmax(high[i], sample->size[i]) : sample->size[i];
+    double low[SIZES] = {INFINITY, INFINITY, INFINITY}, high[SIZES] = {0};
+    for (int s = 0; s < measured->count; s++)
+        for (int i = 0; i < SIZES && same_curve(&measured->sample[s], wanted); i++) {
+            low[i] = fmin(low[i], measured->sample[s].size[i]);
+            high[i] = fmax(high[i], measured->sample[s].size[i]);
         }
-        any = true;
-    }
+    const bool any = high[0] > 0;
     for (int i = 0; i < SIZES && any; i++)
         at[i] = log(fmin(fmax(wanted->size[i], low[i]), high[i]));
     return any;

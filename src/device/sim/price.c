@@ -14,20 +14,18 @@ double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype) {
 z3d_status z3d_hardware_check_products(const z3d_hardware *hardware, z3d_dtype dtype) {
     static const struct type {
         z3d_dtype dtype;
-        const char *name, *key;
-    } types[] = {{Z3D_BF16, "bf16", "bf16: { enabled: true }"},
-                 {Z3D_F16, "fp16", "fp16: { enabled: true }"},
-                 {Z3D_F32, "fp32", "a configuration without bf16 and fp16"}};
-    enum { TYPES = sizeof types / sizeof *types };
-    const struct type *wanted = types, *other = types;
+        const char *key;
+    } types[] = {{Z3D_BF16, "bf16: { enabled: true }"},
+                 {Z3D_F16, "fp16: { enabled: true }"},
+                 {Z3D_F32, "a configuration without bf16 and fp16"}};
+    const char *wanted = z3d_dtype_name(dtype), *other = NULL;
     if (z3d_hardware_peak(hardware, dtype) > 0) return Z3D_OK;
-    while (wanted->dtype != dtype) wanted++;
-    while (other < types + TYPES && z3d_hardware_peak(hardware, other->dtype) == 0) other++;
-    const bool some = other < types + TYPES;
+    for (size_t i = 0; i < sizeof types / sizeof *types && !other; i++)
+        if (z3d_hardware_peak(hardware, types[i].dtype) > 0) other = types[i].key;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "%s has no %s products (device.peak_tflops.%s of %s): %s%s%sgive the number",
-                     hardware->device, wanted->name, wanted->name, hardware->file,
-                     some ? "write " : "", some ? other->key : "", some ? ", or " : "");
+                     hardware->device, wanted, wanted, hardware->file, other ? "write " : "",
+                     other ? other : "", other ? ", or " : "");
 }
 
 static double compute_seconds(const z3d_hardware *hardware, z3d_dtype dtype, double flops,

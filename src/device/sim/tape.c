@@ -49,19 +49,11 @@ static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
     }
 }
 
-static z3d_status out_of_memory(const z3d_tape *tape) {
-    return Z3D_ERROR(Z3D_ERR_MEMORY, "a tape of %lld events", (long long)tape->count + 1);
-}
-
 static z3d_status grow_events(z3d_tape *tape) {
-    int capacity = tape->event_capacity ? 2 * tape->event_capacity : 256;
-    z3d_event *bigger = realloc(tape->event, (size_t)capacity * sizeof *bigger);
-    if (bigger) tape->event = bigger;
-    int *slot = calloc(2 * (size_t)capacity, sizeof *slot);
-    if (!bigger || !slot) {
-        free(slot);
-        return out_of_memory(tape);
-    }
+    int64_t capacity = tape->event_capacity;
+    int *slot;
+    Z3D_TRY(z3d_grow(tape->events, &capacity, sizeof *tape->event, "a tape", &tape->event));
+    Z3D_TRY(z3d_new(2 * (size_t)capacity, sizeof *slot, "a tape", &slot));
     free(tape->slot);
     tape->slot = slot;
     tape->event_capacity = capacity;
@@ -74,13 +66,7 @@ z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event) {
     kind.id = 0;
     Z3D_REQUIRE(event->id >= 0 && event->id <= INT_MAX, "the id of an event");
     if (tape->events == tape->event_capacity) Z3D_TRY(grow_events(tape));
-    if (tape->count == tape->capacity) {
-        int64_t capacity = tape->capacity ? 2 * tape->capacity : 1024;
-        z3d_tape_entry *bigger = realloc(tape->entry, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return out_of_memory(tape);
-        tape->entry = bigger;
-        tape->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(tape->count, &tape->capacity, sizeof *tape->entry, "a tape", &tape->entry));
     int *slot = slot_of(tape, &kind);
     if (*slot == 0) {
         tape->event[tape->events++] = kind;
@@ -90,66 +76,19 @@ z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event) {
     return Z3D_OK;
 }
 
-static void describe_gemm(const z3d_gemm *kernel, z3d_event *event) {
-    event->m = kernel->m;
-    event->n = kernel->n;
-    event->k = kernel->k;
-    event->form = 2 * kernel->transpose_a + kernel->transpose_b;
-}
+/* The types in Z3D_KERNEL_MAP. */
+#define TYPE_dtype(kernel) (kernel).dtype
+#define TYPE_x_dtype(kernel) (kernel).x_dtype
+#define TYPE_destination_dtype(kernel) (kernel).destination_dtype
+#define TYPE_fp32(kernel) Z3D_F32
 
-static void describe_attention(int64_t matrices, int64_t seq, int64_t head_dim,
-                               const z3d_dropout *dropout, z3d_event *event) {
-    event->m = matrices;
-    event->n = seq;
-    event->k = head_dim;
-    event->form = dropout->p > 0;
-}
-
-/* The type of most of the kernel's operands. A new kernel does not compile without its line
- * here. */
 static z3d_dtype dtype_of(const z3d_kernel *kernel) {
     switch (kernel->kind) {
-#define TYPED(name, field)                                                                         \
+#define X(name, type)                                                                              \
     case Z3D_KERNEL_##name:                                                                        \
-        return kernel->as.name.field;
-        TYPED(gemm, dtype)
-        TYPED(fill, dtype)
-        TYPED(cast, destination_dtype)
-        TYPED(accumulate, x_dtype)
-        TYPED(scale, dtype)
-        TYPED(add_bias, dtype)
-        TYPED(bias_backward, dtype)
-        TYPED(layernorm_forward, dtype)
-        TYPED(layernorm_backward, dtype)
-        TYPED(rmsnorm_forward, dtype)
-        TYPED(rmsnorm_backward, dtype)
-        TYPED(rotary, dtype)
-        TYPED(gelu_forward, dtype)
-        TYPED(gelu_backward, dtype)
-        TYPED(swiglu_forward, dtype)
-        TYPED(swiglu_backward, dtype)
-        TYPED(dropout_forward, dtype)
-        TYPED(dropout_backward, dtype)
-        TYPED(attention_forward, dtype)
-        TYPED(attention_backward, dtype)
-        TYPED(cache_store, dtype)
-        TYPED(embedding_forward, dtype)
-        TYPED(embedding_backward, dtype)
-        TYPED(position_forward, dtype)
-        TYPED(position_backward, dtype)
-        TYPED(cross_entropy_max, dtype)
-        TYPED(cross_entropy_sum, dtype)
-        TYPED(cross_entropy_backward, dtype)
-        TYPED(select_row, dtype)
-#define X(_, id, name, reads, states, flops) TYPED(id, dtype)
-        Z3D_OPTIMIZER_KERNELS(X, )
+        return TYPE_##type(kernel->as.name);
+        Z3D_KERNEL_MAP(X)
 #undef X
-        TYPED(sum_squares, dtype)
-#undef TYPED
-    case Z3D_KERNEL_cross_entropy_loss:
-    case Z3D_KERNEL_control_begin:
-    case Z3D_KERNEL_control_end:
-    case Z3D_KERNEL_init_normal:
     case Z3D_KERNEL_COUNT:
         break;
     }
@@ -177,19 +116,19 @@ static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_sp
                        .fused = fused,
                        .flops = cost.flops,
                        .seconds = seconds};
-    const z3d_attention_forward *forward = &kernel->as.attention_forward;
-    const z3d_attention_backward *backward = &kernel->as.attention_backward;
     switch (kernel->kind) {
     case Z3D_KERNEL_gemm:
-        describe_gemm(&kernel->as.gemm, &event);
+        event.m = kernel->as.gemm.m;
+        event.n = kernel->as.gemm.n;
+        event.k = kernel->as.gemm.k;
+        event.form = 2 * kernel->as.gemm.transpose_a + kernel->as.gemm.transpose_b;
         break;
     case Z3D_KERNEL_attention_forward:
-        describe_attention(forward->batch * forward->heads, forward->seq, forward->head_dim,
-                           &forward->dropout, &event);
-        break;
     case Z3D_KERNEL_attention_backward:
-        describe_attention(backward->batch * backward->heads, backward->seq, backward->head_dim,
-                           &backward->dropout, &event);
+        event.m = kernel->as.attention.batch * kernel->as.attention.heads;
+        event.n = kernel->as.attention.seq;
+        event.k = kernel->as.attention.head_dim;
+        event.form = kernel->as.attention.dropout.p > 0;
         break;
     case Z3D_KERNEL_dropout_forward:
         event.form = kernel->as.dropout_forward.dropout.p > 0;
@@ -203,19 +142,13 @@ static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_sp
     return z3d_tape_append(tape, &event);
 }
 
-static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm, z3d_space space,
-                               double seconds) {
+z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
+                           double seconds) {
     z3d_kernel part[Z3D_GEMM_PARTS];
-    int parts = z3d_gemm_parts(gemm, part);
+    if (kernel->kind != Z3D_KERNEL_gemm) return append_kernel(tape, kernel, space, seconds, 0);
+    int parts = z3d_gemm_parts(&kernel->as.gemm, part);
     for (int i = 0; i < parts; i++)
         Z3D_TRY(append_kernel(tape, &part[i], space, i > 0 ? 0 : seconds,
                               i > 0 ? fused_bytes(&part[i]) : 0));
     return Z3D_OK;
-}
-
-z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
-                           double seconds) {
-    if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm))
-        return append_parts(tape, &kernel->as.gemm, space, seconds);
-    return append_kernel(tape, kernel, space, seconds, 0);
 }

@@ -47,7 +47,8 @@ typedef struct z3d_tape_entry {
 typedef struct z3d_tape {
     int64_t count, capacity;
     z3d_tape_entry *entry;
-    int events, event_capacity;
+    int events;
+    int64_t event_capacity;
     z3d_event *event; /* the different events, with id 0 */
     int *slot;        /* hash table of 2 x event_capacity: index of an event + 1, 0: free */
 } z3d_tape;

@@ -2,8 +2,7 @@
  * weight_decay * master;  s += g^2;  master -= lr * g / (sqrt(s) + epsilon). */
 #include "src/device/cpu/isa/optimizer.h"
 
-static void update_block(const void *context, int64_t first, int64_t end) {
-    const z3d_adagrad *kernel = context;
+static void step(const z3d_adagrad *kernel, int64_t first, int64_t end) {
     const float factor = kernel->state->gradient_factor, rate = rate_of(kernel);
     const float epsilon = kernel->constants.epsilon;
     optimizer_tile tile;
@@ -24,4 +23,4 @@ static void update_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-OPTIMIZER(adagrad, update_block, Z3D_OK)
+OPTIMIZER(adagrad, step(kernel, first, end), Z3D_OK)

@@ -3,7 +3,7 @@
  *   Adam:  g += weight_decay * master (L2 regularization);
  * then  m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  master -= lr * (m / (1-beta1^t))
  * / (sqrt(v / (1-beta2^t)) + epsilon),  t = state->optimizer_step. */
-#include "src/device/cpu/isa/adam.h"
+#include "src/device/cpu/isa/optimizer.h"
 
 /* `decoupled` is a constant at each call, so the compiler removes the test. */
 static inline void step(const z3d_optimizer_update *kernel, bool decoupled, int64_t first,
@@ -33,13 +33,5 @@ static inline void step(const z3d_optimizer_update *kernel, bool decoupled, int6
     }
 }
 
-static void adamw_block(const void *kernel, int64_t first, int64_t end) {
-    step(kernel, true, first, end);
-}
-
-static void adam_block(const void *kernel, int64_t first, int64_t end) {
-    step(kernel, false, first, end);
-}
-
-OPTIMIZER(adamw, adamw_block, Z3D_OK)
-OPTIMIZER(adam, adam_block, Z3D_OK)
+OPTIMIZER(adamw, step(kernel, true, first, end), Z3D_OK)
+OPTIMIZER(adam, step(kernel, false, first, end), Z3D_OK)

@@ -2,8 +2,8 @@
  * update computes in fp32 and rounds the moments at random, which adds no bias. The random bits are
  * Philox's, keyed by the parameter's name and the seed, at (step, element of the logical parameter
  * / 4): equal on every topology. */
-#include "src/device/cpu/isa/adam.h"
 #include "src/device/cpu/isa/math.h"
+#include "src/device/cpu/isa/optimizer.h"
 #include "src/device/cpu/isa/philox.h"
 
 #include <string.h>
@@ -52,18 +52,17 @@ static __attribute__((noinline)) void step(const numbers *of_all, float kept, fl
 /* So many elements have blocks with the same upper half. */
 #define WITHOUT_CARRY ((int64_t)1 << 34)
 
-static void walk(const z3d_optimizer_update *kernel, bool decoupled, int64_t first, int64_t end) {
+static void step_all(const z3d_optimizer_update *kernel, bool decoupled, int64_t first,
+                     int64_t end) {
     const numbers u = numbers_of(kernel);
     const z3d_parameter_place *place = &kernel->place;
-    const int64_t slice = place->local * place->inner;
     const uint64_t key = place->key + kernel->state->seed * 0x9e3779b97f4a7c15u;
     uint32_t random[TILE + 2 * Z3D_PHILOX_STEP];
     optimizer_tile tile;
     for (int64_t i = first; i < end; i += tile.n) {
-        const int64_t local = place->first + i, within = local % slice;
-        const int64_t global =
-            (local / slice * place->global + place->offset) * place->inner + within;
-        const int64_t run = min_int64(slice - within, WITHOUT_CARRY - global % WITHOUT_CARRY);
+        int64_t run;
+        const int64_t global = global_index(place, i, &run);
+        run = min_int64(run, WITHOUT_CARRY - global % WITHOUT_CARRY);
         begin_tile(&tile, kernel, i, min_int64(end, i + run));
         const int64_t blocks = (global + tile.n - 1) / 4 - global / 4 + 1;
         random_words(key, (uint64_t)kernel->state->optimizer_step, (uint64_t)global / 4, blocks,
@@ -75,14 +74,6 @@ static void walk(const z3d_optimizer_update *kernel, bool decoupled, int64_t fir
     }
 }
 
-static void adamw_bf16_block(const void *kernel, int64_t first, int64_t end) {
-    walk(kernel, true, first, end);
-}
-
-static void adam_bf16_block(const void *kernel, int64_t first, int64_t end) {
-    walk(kernel, false, first, end);
-}
-
 static z3d_status check_place(const z3d_kernel *kernel) {
     const z3d_parameter_place *place = &kernel->as.update.place;
     Z3D_REQUIRE(place->local > 0 && place->inner > 0,
@@ -91,5 +82,5 @@ static z3d_status check_place(const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
-OPTIMIZER(adamw_bf16, adamw_bf16_block, check_place(kernel))
-OPTIMIZER(adam_bf16, adam_bf16_block, check_place(kernel))
+OPTIMIZER(adamw_bf16, step_all(kernel, true, first, end), check_place(kernel))
+OPTIMIZER(adam_bf16, step_all(kernel, false, first, end), check_place(kernel))

@@ -9,7 +9,7 @@
 #include "src/device/cpu/isa/attention.h"
 #include "src/device/cpu/isa/dropout.h"
 #include "src/device/cpu/isa/isa.h"
-#include "src/device/cpu/isa/softmax.h"
+#include "src/device/cpu/isa/lanes.h"
 
 enum { QUERIES = Z3D_ATTENTION_QUERIES, KEYS = Z3D_ATTENTION_KEYS };
 
@@ -19,14 +19,14 @@ _Static_assert(KEYS % QUERIES == 0 && Z3D_ATTENTION_FORWARD % QUERIES == 0 && KE
 /* Shared by all tasks of one launch. */
 typedef struct attention {
     const z3d_cpu *cpu;
-    const z3d_attention_forward *shape; /* in backward its operands are NULL */
-    int64_t group;                      /* query heads of a key/value head */
+    const z3d_attention *shape;
+    int64_t group; /* query heads of a key/value head */
     float scale;
     bool drops;
     z3d_dropout_rule rule;
 } attention;
 
-static attention attention_of(const z3d_cpu *cpu, const z3d_attention_forward *shape) {
+static attention attention_of(const z3d_cpu *cpu, const z3d_attention *shape) {
     attention with = {.cpu = cpu,
                       .shape = shape,
                       .group = shape->kv_heads > 0 ? shape->heads / shape->kv_heads : 0,
@@ -36,28 +36,22 @@ static attention attention_of(const z3d_cpu *cpu, const z3d_attention_forward *s
     return with;
 }
 
-/* All threads or one: with a smaller team OpenMP would end the other threads and start them again
- * later. */
-static int team_for(const z3d_cpu *cpu, int64_t tasks) {
-    return tasks > 1 ? cpu->threads : 1;
-}
-
 /* Rows of one head in an operand: the start of row 0 and the distance between rows, in elements. */
 typedef struct head_rows {
     int64_t offset, stride;
 } head_rows;
 
-static head_rows query_rows(const z3d_attention_forward *shape, int64_t sample, int64_t head) {
+static head_rows query_rows(const z3d_attention *shape, int64_t sample, int64_t head) {
     return (head_rows){sample * shape->seq * shape->q_stride + head * shape->head_dim,
                        shape->q_stride};
 }
 
-static head_rows key_rows(const z3d_attention_forward *shape, int64_t sample, int64_t kv_head) {
+static head_rows key_rows(const z3d_attention *shape, int64_t sample, int64_t kv_head) {
     return (head_rows){sample * shape->capacity * shape->kv_stride + kv_head * shape->head_dim,
                        shape->kv_stride};
 }
 
-static head_rows out_rows(const z3d_attention_forward *shape, int64_t sample, int64_t head) {
+static head_rows out_rows(const z3d_attention *shape, int64_t sample, int64_t head) {
     return (head_rows){(sample * shape->seq * shape->heads + head) * shape->head_dim,
                        shape->heads * shape->head_dim};
 }
@@ -83,7 +77,7 @@ static void store_rows(const attention *with, const float *from, void *base, hea
 
 /* The first key that the query at `position` sees. It never goes back from a query to the next. */
 static int64_t first_seen(const attention *with, int64_t sample, int64_t position) {
-    const z3d_attention_forward *shape = with->shape;
+    const z3d_attention *shape = with->shape;
     int64_t first = 0;
     if (shape->row_position) first = position - shape->row_position[sample * shape->seq + position];
     if (shape->window > 0 && position - shape->window + 1 > first)
@@ -119,7 +113,9 @@ static int64_t mask_scores(const attention *with, float *scores, const query_til
 
 /* One thread's arrays in forward. */
 typedef struct forward_scratch {
-    float *keys, *values, *queries, *scores, *out, *maximum, *sum, *mask;
+#define X(name, rows, cols) float *name;
+    Z3D_ATTENTION_FORWARD_ARRAYS(X)
+#undef X
 } forward_scratch;
 
 /* Turns a row of scores into weights of the values, relative to the row's maximum so far. If the
@@ -154,19 +150,19 @@ static void forward_block(const attention *with, const forward_scratch *s, const
                           const float *keys, const float *values, int64_t first_key, int64_t count,
                           bool first) {
     const int64_t d = with->shape->head_dim, queries = tile->queries;
-    z3d_cpu_sgemm_serial(with->cpu, false, true, queries, count, d, with->scale, s->queries, d,
-                         keys, d, 0.0f, s->scores, KEYS);
+    z3d_cpu_sgemm_serial(false, true, queries, count, d, with->scale, s->queries, d, keys, d, 0.0f,
+                         s->scores, KEYS);
     const int64_t width = mask_scores(with, s->scores, tile, first_key, count);
     for (int64_t row = 0; row < queries; row++)
         forward_row(with, s, tile, row, first_key, width, first);
-    z3d_cpu_sgemm_serial(with->cpu, false, false, queries, d, count, 1.0f, s->scores, KEYS, values,
-                         d, first ? 0.0f : 1.0f, s->out, d);
+    z3d_cpu_sgemm_serial(false, false, queries, d, count, 1.0f, s->scores, KEYS, values, d,
+                         first ? 0.0f : 1.0f, s->out, d);
 }
 
 /* One tile: query rows of one head, from `row` on. The keys in scratch begin at `base`. */
 static void forward_tile(const attention *with, const forward_scratch *s, const query_tile *tile,
                          int64_t row, int64_t base) {
-    const z3d_attention_forward *shape = with->shape;
+    const z3d_attention *shape = with->shape;
     const int64_t d = shape->head_dim, queries = tile->queries;
     const int64_t end = min_int64(tile->position + queries, shape->capacity);
     const int64_t begin = first_block(with, tile->sample, tile->position);
@@ -187,22 +183,17 @@ static void forward_tile(const attention *with, const forward_scratch *s, const 
  */
 static void forward_task(const attention *with, char *scratch, int64_t sample, int64_t head,
                          int64_t heads, int64_t first, int64_t end, bool polls) {
-    const z3d_attention_forward *shape = with->shape;
-    const int64_t d = shape->head_dim, start = shape->starts ? shape->starts[sample] : 0;
+    const z3d_attention *k = with->shape;
+    const int64_t start = k->starts ? k->starts[sample] : 0;
     const int64_t base = first_block(with, sample, start + first);
-    const int64_t count = min_int64(start + end, shape->capacity) - base;
-    const head_rows rows = key_rows(shape, sample, head / with->group);
+    const int64_t count = min_int64(start + end, k->capacity) - base;
+    const head_rows rows = key_rows(k, sample, head / with->group);
     forward_scratch s;
-    s.keys = z3d_attention_take(&scratch, shape->capacity, d);
-    s.values = z3d_attention_take(&scratch, shape->capacity, d);
-    s.queries = z3d_attention_take(&scratch, QUERIES, d);
-    s.scores = z3d_attention_take(&scratch, QUERIES, KEYS);
-    s.out = z3d_attention_take(&scratch, QUERIES, d);
-    s.maximum = z3d_attention_take(&scratch, QUERIES, 1);
-    s.sum = z3d_attention_take(&scratch, QUERIES, 1);
-    s.mask = z3d_attention_take(&scratch, KEYS, 1);
-    load_rows(with, s.keys, shape->k, rows, base, count);
-    load_rows(with, s.values, shape->v, rows, base, count);
+#define X(name, rows, cols) s.name = z3d_attention_take(&scratch, rows, cols);
+    Z3D_ATTENTION_FORWARD_ARRAYS(X)
+#undef X
+    load_rows(with, s.keys, k->k, rows, base, count);
+    load_rows(with, s.values, k->v, rows, base, count);
     for (int64_t h = head; h < head + heads; h++)
         for (int64_t row = first; row < end; row += QUERIES) {
             const query_tile tile = {sample, h, start + row, min_int64(QUERIES, end - row)};
@@ -211,36 +202,34 @@ static void forward_task(const attention *with, char *scratch, int64_t sample, i
         }
 }
 
-#define REQUIRE_SHAPE(kernel_name, kernel)                                                         \
-    Z3D_REQUIRE((kernel)->batch >= 0 && (kernel)->seq >= 0 && (kernel)->heads >= 0 &&              \
-                    (kernel)->head_dim > 0 && (kernel)->first_head >= 0 && (kernel)->window >= 0,  \
-                "kernel " #kernel_name                                                             \
-                ": batch %lld, seq %lld, heads %lld (first %lld) of %lld, window %lld",            \
-                (long long)(kernel)->batch, (long long)(kernel)->seq, (long long)(kernel)->heads,  \
-                (long long)(kernel)->first_head, (long long)(kernel)->head_dim,                    \
-                (long long)(kernel)->window);                                                      \
-    Z3D_REQUIRE((kernel)->heads == 0 ||                                                            \
-                    ((kernel)->kv_heads > 0 && (kernel)->heads % (kernel)->kv_heads == 0),         \
-                "kernel " #kernel_name ": %lld heads in groups of %lld key/value heads",           \
-                (long long)(kernel)->heads, (long long)(kernel)->kv_heads);                        \
-    Z3D_REQUIRE(!((kernel)->dropout.p > 0) ||                                                      \
-                    ((kernel)->seq <= Z3D_DROPOUT_MAX_ROWS &&                                      \
-                     (kernel)->first_head + (kernel)->heads <= Z3D_DROPOUT_MAX_HEADS),             \
-                "kernel " #kernel_name ": dropout counts %lld heads and %lld rows at most",        \
-                (long long)Z3D_DROPOUT_MAX_HEADS, (long long)Z3D_DROPOUT_MAX_ROWS)
-
-/* Each row continues the document of the row before it, or begins a new one. */
-static z3d_status check_positions(const char *kernel, const int32_t *positions, int64_t batch,
-                                  int64_t seq) {
-    for (int64_t row = 0; positions && row < batch * seq; row++)
-        Z3D_REQUIRE(positions[row] == 0 ||
-                        (row % seq > 0 && positions[row] == positions[row - 1] + 1),
-                    "kernel %s: row %lld of %lld is at position %d of its document", kernel,
-                    (long long)(row % seq), (long long)seq, (int)positions[row]);
+static z3d_status check_shape(const char *name, const z3d_attention *k) {
+    Z3D_REQUIRE(k->batch >= 0 && k->seq >= 0 && k->heads >= 0 && k->head_dim > 0 &&
+                    k->first_head >= 0 && k->window >= 0,
+                "kernel %s: batch %lld, seq %lld, heads %lld (first %lld) of %lld, window %lld",
+                name, (long long)k->batch, (long long)k->seq, (long long)k->heads,
+                (long long)k->first_head, (long long)k->head_dim, (long long)k->window);
+    Z3D_REQUIRE(k->heads == 0 || (k->kv_heads > 0 && k->heads % k->kv_heads == 0),
+                "kernel %s: %lld heads in groups of %lld key/value heads", name,
+                (long long)k->heads, (long long)k->kv_heads);
+    Z3D_REQUIRE(!(k->dropout.p > 0) || (k->seq <= Z3D_DROPOUT_MAX_ROWS &&
+                                        k->first_head + k->heads <= Z3D_DROPOUT_MAX_HEADS),
+                "kernel %s: dropout counts %lld heads and %lld rows at most", name,
+                (long long)Z3D_DROPOUT_MAX_HEADS, (long long)Z3D_DROPOUT_MAX_ROWS);
     return Z3D_OK;
 }
 
-static z3d_status check_starts(const z3d_attention_forward *kernel) {
+/* Each row continues the document of the row before it, or begins a new one. */
+static z3d_status check_positions(const char *name, const z3d_attention *k) {
+    const int32_t *positions = k->starts ? NULL : k->row_position;
+    for (int64_t row = 0; positions && row < k->batch * k->seq; row++)
+        Z3D_REQUIRE(positions[row] == 0 ||
+                        (row % k->seq > 0 && positions[row] == positions[row - 1] + 1),
+                    "kernel %s: row %lld of %lld is at position %d of its document", name,
+                    (long long)(row % k->seq), (long long)k->seq, (int)positions[row]);
+    return Z3D_OK;
+}
+
+static z3d_status check_starts(const z3d_attention *kernel) {
     Z3D_REQUIRE(kernel->starts || kernel->capacity == kernel->seq,
                 "kernel attention_forward: %lld keys for %lld queries that begin at 0",
                 (long long)kernel->capacity, (long long)kernel->seq);
@@ -248,16 +237,15 @@ static z3d_status check_starts(const z3d_attention_forward *kernel) {
         Z3D_REQUIRE(kernel->starts[sample] >= 0 && kernel->starts[sample] < kernel->capacity,
                     "kernel attention_forward: sample %lld begins at %d of %lld", (long long)sample,
                     (int)kernel->starts[sample], (long long)kernel->capacity);
-    return check_positions("attention_forward", kernel->starts ? NULL : kernel->row_position,
-                           kernel->batch, kernel->seq);
+    return Z3D_OK;
 }
 
 z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launched) {
     const z3d_attention_forward *kernel = &launched->as.attention_forward;
     REQUIRE_FLOAT(attention_forward, kernel->dtype);
-    REQUIRE_SHAPE(attention_forward, kernel);
-    REQUIRE_SCRATCH(attention_forward, cpu, z3d_scratch_attention_forward(kernel, cpu->threads));
+    Z3D_TRY(check_shape("attention_forward", kernel));
     Z3D_TRY(check_starts(kernel));
+    Z3D_TRY(check_positions("attention_forward", kernel));
     if (z3d_attention_decodes(kernel)) {
         Z3D_CPU_NAME(attention_decode)(cpu, kernel);
         return Z3D_OK;
@@ -274,7 +262,7 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
     const int64_t bundles = heads > 0 ? kernel->batch * kernel->heads / heads : 0;
     const int64_t per_sample = bundles > 0 ? bundles / kernel->batch : 0;
     const int64_t tasks = bundles * per_head;
-#pragma omp parallel num_threads(team_for(cpu, tasks))
+#pragma omp parallel num_threads(z3d_cpu_team(cpu, tasks))
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;
@@ -293,9 +281,9 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
 
 /* One thread's arrays in backward. */
 typedef struct backward_scratch {
-    float *queries, *dout, *dqueries, *delta; /* of the whole head */
-    float *keys, *values, *dkeys, *dvalues;   /* of the block of keys */
-    float *probabilities, *dscores, *mask;    /* of the tile */
+#define X(name, rows, cols) float *name;
+    Z3D_ATTENTION_BACKWARD_ARRAYS(X)
+#undef X
 } backward_scratch;
 
 /* One row of the tile: turns the scores into the probabilities that weighted the values (dropped
@@ -324,14 +312,13 @@ static void backward_row(float *restrict scores, float *restrict gradient,
 static void backward_tile(const attention *with, const backward_scratch *s,
                           const float *log_sum_exp, const query_tile *tile, int64_t first_key,
                           int64_t keys) {
-    const z3d_cpu *cpu = with->cpu;
     const int64_t d = with->shape->head_dim, first_query = tile->position, queries = tile->queries;
     const float *q = s->queries + first_query * d, *dout = s->dout + first_query * d;
     float *p = s->probabilities, *ds = s->dscores;
     keys = min_int64(keys, first_query + queries - first_key);
-    z3d_cpu_sgemm_serial(cpu, false, true, queries, keys, d, with->scale, q, d, s->keys, d, 0.0f, p,
+    z3d_cpu_sgemm_serial(false, true, queries, keys, d, with->scale, q, d, s->keys, d, 0.0f, p,
                          KEYS);
-    z3d_cpu_sgemm_serial(cpu, false, true, queries, keys, d, 1.0f, dout, d, s->values, d, 0.0f, ds,
+    z3d_cpu_sgemm_serial(false, true, queries, keys, d, 1.0f, dout, d, s->values, d, 0.0f, ds,
                          KEYS);
     const int64_t width = mask_scores(with, p, tile, first_key, keys);
     for (int64_t row = 0; row < queries; row++) {
@@ -341,11 +328,11 @@ static void backward_tile(const attention *with, const backward_scratch *s,
         backward_row(p + row * KEYS, ds + row * KEYS, with->drops ? s->mask : NULL,
                      log_sum_exp[first_query + row], s->delta[first_query + row], width);
     }
-    z3d_cpu_sgemm_serial(cpu, true, false, keys, d, queries, 1.0f, p, KEYS, dout, d, 1.0f,
-                         s->dvalues, d);
-    z3d_cpu_sgemm_serial(cpu, true, false, keys, d, queries, with->scale, ds, KEYS, q, d, 1.0f,
-                         s->dkeys, d);
-    z3d_cpu_sgemm_serial(cpu, false, false, queries, d, keys, with->scale, ds, KEYS, s->keys, d,
+    z3d_cpu_sgemm_serial(true, false, keys, d, queries, 1.0f, p, KEYS, dout, d, 1.0f, s->dvalues,
+                         d);
+    z3d_cpu_sgemm_serial(true, false, keys, d, queries, with->scale, ds, KEYS, q, d, 1.0f, s->dkeys,
+                         d);
+    z3d_cpu_sgemm_serial(false, false, queries, d, keys, with->scale, ds, KEYS, s->keys, d,
                          first_key == first_block(with, tile->sample, first_query) ? 0.0f : 1.0f,
                          s->dqueries + first_query * d, d);
 }
@@ -378,21 +365,21 @@ static void backward_block(const attention *with, const backward_scratch *s,
 
 /* One query head. It adds to the gradients of keys and values that the group's earlier heads left
  * in scratch; with several heads scratch has all rows of these gradients. */
-static void backward_head(const attention *with, const z3d_attention_backward *kernel,
-                          backward_scratch s, int64_t sample, int64_t head, bool polls) {
-    const z3d_attention_forward *shape = with->shape;
+static void backward_head(const attention *with, backward_scratch s, int64_t sample, int64_t head,
+                          bool polls) {
+    const z3d_attention *shape = with->shape;
     const int64_t d = shape->head_dim, seq = shape->seq, group = with->group;
     const head_rows rows = query_rows(shape, sample, head), out = out_rows(shape, sample, head);
     const head_rows kv = key_rows(shape, sample, head / group);
-    const float *log_sum_exp = kernel->log_sum_exp + (sample * shape->heads + head) * seq;
+    const float *log_sum_exp = shape->log_sum_exp + (sample * shape->heads + head) * seq;
     float *dkeys = s.dkeys, *dvalues = s.dvalues;
-    load_rows(with, s.queries, kernel->q, rows, 0, seq);
-    load_rows(with, s.dout, kernel->dout, out, 0, seq);
-    load_delta(with, &s, kernel->out, out);
+    load_rows(with, s.queries, shape->q, rows, 0, seq);
+    load_rows(with, s.dout, shape->dout, out, 0, seq);
+    load_delta(with, &s, shape->out, out);
     for (int64_t key = 0; key < seq; key += KEYS) {
         const int64_t keys = min_int64(KEYS, seq - key);
-        load_rows(with, s.keys, kernel->k, kv, key, keys);
-        load_rows(with, s.values, kernel->v, kv, key, keys);
+        load_rows(with, s.keys, shape->k, kv, key, keys);
+        load_rows(with, s.values, shape->v, kv, key, keys);
         s.dkeys = dkeys + (group > 1 ? key * d : 0);
         s.dvalues = dvalues + (group > 1 ? key * d : 0);
         if (head % group == 0) {
@@ -401,64 +388,42 @@ static void backward_head(const attention *with, const z3d_attention_backward *k
         }
         backward_block(with, &s, log_sum_exp, sample, head, key, keys, polls);
         if (head % group == group - 1) {
-            store_rows(with, s.dkeys, kernel->dk, kv, key, keys);
-            store_rows(with, s.dvalues, kernel->dv, kv, key, keys);
+            store_rows(with, s.dkeys, shape->dk, kv, key, keys);
+            store_rows(with, s.dvalues, shape->dv, kv, key, keys);
         }
     }
-    store_rows(with, s.dqueries, kernel->dq, rows, 0, seq);
+    store_rows(with, s.dqueries, shape->dq, rows, 0, seq);
 }
 
 /* The query heads of one key/value head. */
-static void backward_task(const attention *with, const z3d_attention_backward *kernel,
-                          char *scratch, int64_t sample, int64_t kv_head, bool polls) {
-    const int64_t d = kernel->head_dim, seq = kernel->seq;
-    const int64_t kept = z3d_attention_gradient_rows(kernel);
+static void backward_task(const attention *with, char *scratch, int64_t sample, int64_t kv_head,
+                          bool polls) {
+    const z3d_attention *k = with->shape;
     backward_scratch s;
-    s.queries = z3d_attention_take(&scratch, seq, d);
-    s.dout = z3d_attention_take(&scratch, seq, d);
-    s.dqueries = z3d_attention_take(&scratch, seq, d);
-    s.delta = z3d_attention_take(&scratch, seq, 1);
-    s.keys = z3d_attention_take(&scratch, KEYS, d);
-    s.values = z3d_attention_take(&scratch, KEYS, d);
-    s.dkeys = z3d_attention_take(&scratch, kept, d);
-    s.dvalues = z3d_attention_take(&scratch, kept, d);
-    s.probabilities = z3d_attention_take(&scratch, QUERIES, KEYS);
-    s.dscores = z3d_attention_take(&scratch, QUERIES, KEYS);
-    s.mask = z3d_attention_take(&scratch, KEYS, 1);
+#define X(name, rows, cols) s.name = z3d_attention_take(&scratch, rows, cols);
+    Z3D_ATTENTION_BACKWARD_ARRAYS(X)
+#undef X
     for (int64_t i = 0; i < with->group; i++)
-        backward_head(with, kernel, s, sample, kv_head * with->group + i, polls);
+        backward_head(with, s, sample, kv_head * with->group + i, polls);
 }
 
 z3d_status Z3D_CPU_NAME(attention_backward)(z3d_cpu *cpu, const z3d_kernel *launched) {
     const z3d_attention_backward *kernel = &launched->as.attention_backward;
     REQUIRE_FLOAT(attention_backward, kernel->dtype);
-    REQUIRE_SHAPE(attention_backward, kernel);
-    REQUIRE_SCRATCH(attention_backward, cpu, z3d_scratch_attention_backward(kernel, cpu->threads));
+    Z3D_TRY(check_shape("attention_backward", kernel));
+    Z3D_TRY(check_positions("attention_backward", kernel));
     const int64_t per_thread = z3d_scratch_attention_backward(kernel, 1);
-    Z3D_TRY(
-        check_positions("attention_backward", kernel->row_position, kernel->batch, kernel->seq));
-    const z3d_attention_forward shape = {.row_position = kernel->row_position,
-                                         .batch = kernel->batch,
-                                         .seq = kernel->seq,
-                                         .capacity = kernel->seq,
-                                         .heads = kernel->heads,
-                                         .kv_heads = kernel->kv_heads,
-                                         .head_dim = kernel->head_dim,
-                                         .first_head = kernel->first_head,
-                                         .q_stride = kernel->q_stride,
-                                         .kv_stride = kernel->kv_stride,
-                                         .window = kernel->window,
-                                         .dtype = kernel->dtype,
-                                         .dropout = kernel->dropout};
+    z3d_attention shape = *kernel;
+    shape.capacity = kernel->seq;
     const attention with = attention_of(cpu, &shape);
     const int64_t tasks = kernel->heads > 0 ? kernel->batch * kernel->kv_heads : 0;
-#pragma omp parallel num_threads(team_for(cpu, tasks))
+#pragma omp parallel num_threads(z3d_cpu_team(cpu, tasks))
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tasks; task++)
-            backward_task(&with, kernel, scratch, task / kernel->kv_heads, task % kernel->kv_heads,
+            backward_task(&with, scratch, task / kernel->kv_heads, task % kernel->kv_heads,
                           thread == 0);
     }
     return Z3D_OK;

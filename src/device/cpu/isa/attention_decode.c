@@ -7,7 +7,7 @@
 
 #include "src/device/cpu/isa/attention.h"
 #include "src/device/cpu/isa/isa.h"
-#include "src/device/cpu/isa/softmax.h"
+#include "src/device/cpu/isa/lanes.h"
 
 enum { RANGE = Z3D_ATTENTION_RANGE, ROWS = Z3D_ATTENTION_ROWS };
 
@@ -105,15 +105,6 @@ static void add_rows(float *restrict sum, const float *restrict rows, int64_t n,
         for (int64_t j = i; j < d; j++) sum[j] += weights[row] * rows[row * stride + j];
 }
 
-static void load_queries(const decode *with, const decode_scratch *s, int64_t sample, int64_t head,
-                         int64_t heads) {
-    const z3d_attention_forward *kernel = with->kernel;
-    const int64_t d = kernel->head_dim;
-    widen(s->queries, element(kernel->q, kernel->dtype, sample * kernel->q_stride + head * d),
-          kernel->dtype, heads * d);
-    row_scale(s->queries, with->scale, heads * d);
-}
-
 /* Turns scores into exponentials relative to their maximum. */
 static void exponentials(float *scores, int64_t n, float *maximum, float *sum) {
     const int64_t width = (n + LANES - 1) / LANES * LANES;
@@ -130,7 +121,10 @@ static void decode_range(const decode *with, const decode_scratch *s, const key_
     const int64_t d = kernel->head_dim, group = with->group, keys = range->end - range->first;
     const int64_t head = first * group, heads = (end - first) * group, cols = (end - first) * d;
     int64_t stride;
-    load_queries(with, s, range->sample, head, heads);
+    widen(s->queries,
+          element(kernel->q, kernel->dtype, range->sample * kernel->q_stride + head * d),
+          kernel->dtype, heads * d);
+    row_scale(s->queries, with->scale, heads * d);
     for (int64_t key = 0; key < keys; key += ROWS) {
         const int64_t n = min_int64(ROWS, keys - key);
         const float *rows = cache_rows(with, s, kernel->k, range->sample, range->first + key, n,

@@ -22,62 +22,33 @@ static inline void narrow_bf16(uint16_t *restrict to, const float *restrict from
     for (int64_t i = 0; i < n; i++) to[i] = z3d_float_to_bf16(from[i]);
 }
 
-/* x86 has conversion instructions for fp16, which are several times faster. They convert as many
- * elements as they can; the functions return that number. */
-#if defined(__AVX512F__)
-static inline int64_t widen_f16_vectors(float *restrict to, const uint16_t *restrict from,
-                                        int64_t n) {
-    for (int64_t i = 0; i + 16 <= n; i += 16)
-        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(from + i))));
-    return n / 16 * 16;
-}
-
-static inline int64_t narrow_f16_vectors(uint16_t *restrict to, const float *restrict from,
-                                         int64_t n) {
-    for (int64_t i = 0; i + 16 <= n; i += 16)
-        _mm256_storeu_si256((void *)(to + i),
-                            _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-    return n / 16 * 16;
-}
-#elif defined(__F16C__)
-static inline int64_t widen_f16_vectors(float *restrict to, const uint16_t *restrict from,
-                                        int64_t n) {
-    for (int64_t i = 0; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + i))));
-    return n / 8 * 8;
-}
-
-static inline int64_t narrow_f16_vectors(uint16_t *restrict to, const float *restrict from,
-                                         int64_t n) {
-    for (int64_t i = 0; i + 8 <= n; i += 8)
-        _mm_storeu_si128((void *)(to + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-    return n / 8 * 8;
-}
-#else
-static inline int64_t widen_f16_vectors(float *restrict to, const uint16_t *restrict from,
-                                        int64_t n) {
-    (void)to, (void)from, (void)n;
-    return 0;
-}
-
-static inline int64_t narrow_f16_vectors(uint16_t *restrict to, const float *restrict from,
-                                         int64_t n) {
-    (void)to, (void)from, (void)n;
-    return 0;
-}
-#endif
-
+/* x86 has conversion instructions for fp16, which are several times faster. */
 static inline void widen_f16(float *restrict to, const uint16_t *restrict from, int64_t n) {
-    const int64_t done = widen_f16_vectors(to, from, n);
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(from + i))));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + i))));
+#endif
 #pragma omp simd
-    for (int64_t i = done; i < n; i++) to[i] = z3d_f16_to_float(from[i]);
+    for (int64_t j = i; j < n; j++) to[j] = z3d_f16_to_float(from[j]);
 }
 
 static inline void narrow_f16(uint16_t *restrict to, const float *restrict from, int64_t n) {
-    const int64_t done = narrow_f16_vectors(to, from, n);
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    for (; i + 16 <= n; i += 16)
+        _mm256_storeu_si256((void *)(to + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((void *)(to + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
 #pragma omp simd
-    for (int64_t i = done; i < n; i++) to[i] = z3d_float_to_f16(from[i]);
+    for (int64_t j = i; j < n; j++) to[j] = z3d_float_to_f16(from[j]);
 }
 
 /* dtype: fp32 copies. */

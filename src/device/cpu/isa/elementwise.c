@@ -1,4 +1,4 @@
-/* fill, cast, accumulate, scale, add_bias and GELU. */
+/* fill, initial values by global index, cast, accumulate, scale and GELU. */
 #include "src/device/cpu/isa/isa.h"
 
 /* A fill's value in its type. */
@@ -32,18 +32,34 @@ static void fill_block(const void *context, int64_t first, int64_t end) {
     char *x = (char *)fill->x + first * size;
     if (pattern.f64 == 0.0 && !signbit(pattern.f64))
         memset(x, 0, (size_t)(n * size));
-    else if (size == 8)
-        for (int64_t i = 0; i < n; i++) memcpy(x + i * 8, &pattern.f64, 8);
-    else if (size == 4)
-        for (int64_t i = 0; i < n; i++) memcpy(x + i * 4, &pattern.i32, 4);
-    else if (size == 2)
-        for (int64_t i = 0; i < n; i++) memcpy(x + i * 2, &pattern.u16, 2);
     else
-        memset(x, pattern.u8, (size_t)n);
+        for (int64_t i = 0; i < n; i++) memcpy(x + i * size, &pattern, (size_t)size);
 }
 
 z3d_status Z3D_CPU_NAME(fill)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     for_elements(cpu, kernel->as.fill.count, fill_block, &kernel->as.fill);
+    return Z3D_OK;
+}
+
+static void init_block(const void *context, int64_t first, int64_t end) {
+    const z3d_init_normal *init = context;
+    for (int64_t i = first, run; i < end; i += run) {
+        const int64_t global = global_index(&init->place, i, &run);
+        run = min_int64(run, end - i);
+        z3d_philox_normal_fill(init->place.key, (uint64_t)global, run, init->x + i);
+        for (int64_t j = 0; j < run; j++) init->x[i + j] *= init->standard_deviation;
+    }
+}
+
+z3d_status Z3D_CPU_NAME(init_normal)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_init_normal *init = &kernel->as.init_normal;
+    const z3d_parameter_place *place = &init->place;
+    Z3D_REQUIRE(place->local > 0 && place->inner > 0 && place->offset >= 0 &&
+                    place->offset + place->local <= place->global,
+                "kernel init_normal: rows %lld + %lld of %lld, inner %lld",
+                (long long)place->offset, (long long)place->local, (long long)place->global,
+                (long long)place->inner);
+    for_blocks(cpu, init->count, TILE, 64, init_block, init);
     return Z3D_OK;
 }
 
@@ -59,13 +75,10 @@ static void cast_block(const void *context, int64_t first, int64_t end) {
     for (int64_t i = first; i < end; i += TILE) {
         const int64_t n = min_int64(TILE, end - i);
         float tile[TILE];
-        float *out = open_tile(tile, cast->destination, to, i);
-        if (from == Z3D_F32)
-            close_tile((const float *)cast->source + i, cast->destination, to, i, n);
-        else {
-            widen(out, element(cast->source, from, i), from, n);
-            close_tile(out, cast->destination, to, i, n);
-        }
+        if (to == Z3D_F32)
+            widen((float *)cast->destination + i, element(cast->source, from, i), from, n);
+        else
+            close_tile(load_tile(tile, cast->source, from, i, n), cast->destination, to, i, n);
     }
 }
 
@@ -106,13 +119,8 @@ static void accumulate_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(accumulate)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_accumulate *accumulate = &kernel->as.accumulate;
-    REQUIRE_FLOAT(accumulate, accumulate->x_dtype);
-    REQUIRE_FLOAT(accumulate, accumulate->y_dtype);
-    for_elements(cpu, accumulate->count, accumulate_block, accumulate);
-    return Z3D_OK;
-}
+KERNEL_OF_TYPES(accumulate, x_dtype, y_dtype,
+                for_elements(cpu, kernel->count, accumulate_block, kernel))
 
 static void scale_block(const void *context, int64_t first, int64_t end) {
     const z3d_scale *scale = context;
@@ -129,37 +137,28 @@ static void scale_block(const void *context, int64_t first, int64_t end) {
 
 KERNEL_BY_ELEMENTS(scale, scale_block)
 
-static void add_bias_rows(const void *context, int64_t first, int64_t end) {
-    const z3d_add_bias *add = context;
-    for (int64_t column = 0; column < add->cols; column += TILE) {
-        const int64_t n = min_int64(TILE, add->cols - column);
-        float bias_tile[TILE], y_tile[TILE];
-        const float *bias = load_tile(bias_tile, add->bias, add->dtype, column, n);
-        for (int64_t row = first; row < end; row++) {
-            const int64_t i = row * add->cols + column;
-            const float *y = load_tile(y_tile, add->y, add->dtype, i, n);
-            float *sum = open_tile(y_tile, add->y, add->dtype, i);
-#pragma omp simd
-            for (int64_t j = 0; j < n; j++) sum[j] = y[j] + bias[j];
-            close_tile(sum, add->y, add->dtype, i, n);
-        }
-    }
-}
-
-KERNEL_BY_ROWS(add_bias, add_bias_rows)
-
 /* 0.5 (1 + tanh(u)) = 1 / (1 + e^-2u): one exponential, and no cancellation if x is negative. 2u =
  * x (GELU_LINEAR + GELU_CUBIC x^2). */
 static const float GELU_LINEAR = 1.59576912f; /* 2 sqrt(2 / pi) */
 static const float GELU_CUBIC = 0.0713548163f;
 
-static inline void gelu_forward_tile(float *y, const float *x, int64_t n) {
+static void gelu_forward_block(const void *context, int64_t first, int64_t end) {
+    const z3d_gelu_forward *gelu = context;
+    for (int64_t i = first; i < end; i += TILE) {
+        const int64_t n = min_int64(TILE, end - i);
+        float x_tile[TILE], y_tile[TILE];
+        const float *x = load_tile(x_tile, gelu->x, gelu->dtype, i, n);
+        float *y = open_tile(y_tile, gelu->y, gelu->dtype, i);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float exponent = x[i] * (GELU_LINEAR + GELU_CUBIC * (x[i] * x[i]));
-        y[i] = x[i] / (1.0f + z3d_exp(-exponent));
+        for (int64_t j = 0; j < n; j++) {
+            float exponent = x[j] * (GELU_LINEAR + GELU_CUBIC * (x[j] * x[j]));
+            y[j] = x[j] / (1.0f + z3d_exp(-exponent));
+        }
+        close_tile(y, gelu->y, gelu->dtype, i, n);
     }
 }
+
+KERNEL_BY_ELEMENTS(gelu_forward, gelu_forward_block)
 
 /* Beyond +-10 the derivative is 1 or 0 in fp32; the clamp avoids inf * 0. It is a separate loop,
  * because in one loop compilers would compute everything for x and for the bounds. */
@@ -179,20 +178,6 @@ static inline void gelu_backward_tile(float *dx, const float *dy, const float *x
         dx[i] = dy[i] * slope;
     }
 }
-
-static void gelu_forward_block(const void *context, int64_t first, int64_t end) {
-    const z3d_gelu_forward *gelu = context;
-    for (int64_t i = first; i < end; i += TILE) {
-        const int64_t n = min_int64(TILE, end - i);
-        float x_tile[TILE], y_tile[TILE];
-        const float *x = load_tile(x_tile, gelu->x, gelu->dtype, i, n);
-        float *y = open_tile(y_tile, gelu->y, gelu->dtype, i);
-        gelu_forward_tile(y, x, n);
-        close_tile(y, gelu->y, gelu->dtype, i, n);
-    }
-}
-
-KERNEL_BY_ELEMENTS(gelu_forward, gelu_forward_block)
 
 static void gelu_backward_block(const void *context, int64_t first, int64_t end) {
     const z3d_gelu_backward *gelu = context;

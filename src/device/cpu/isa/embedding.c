@@ -1,4 +1,5 @@
-/* The lookup tables: tokens (split over ranks by rows) and positions; select_row. */
+/* The lookup tables: tokens (split over ranks by rows) and positions; select_row, and the cache of
+ * keys and values. */
 #include "src/device/cpu/isa/isa.h"
 
 static void embedding_forward_rows(const void *context, int64_t first, int64_t end) {
@@ -54,11 +55,8 @@ typedef struct scatter {
     int64_t ranges;       /* tasks: ranges of keys, times tiles of columns */
 } scatter;
 
-enum {
-    SCATTER_KEYS = 64, /* a task has the table rows whose first key is in its range of so many
-                          keys */
-    SCATTER_COLS = TILE
-};
+/* A task has the table rows whose first key is in its range of so many keys, and TILE columns. */
+enum { SCATTER_KEYS = 64 };
 
 static inline uint64_t table_row(const scatter *s, int64_t key) {
     return s->keys[key] >> 32;
@@ -67,7 +65,7 @@ static inline uint64_t table_row(const scatter *s, int64_t key) {
 static void scatter_group(const scatter *s, int64_t first, int64_t end, int64_t column, int64_t n) {
     const z3d_embedding_backward *embedding = s->embedding;
     const int64_t i = (int64_t)table_row(s, first) * embedding->cols + column;
-    float sum[SCATTER_COLS] = {0}, tile[SCATTER_COLS];
+    float sum[TILE] = {0}, tile[TILE];
     for (int64_t key = first; key < end; key++) {
         const int64_t row = (int64_t)(s->keys[key] & UINT32_MAX);
         const float *dy =
@@ -82,8 +80,8 @@ static void scatter_group(const scatter *s, int64_t first, int64_t end, int64_t 
 static void scatter_tasks(const void *context, int64_t first, int64_t end) {
     const scatter *s = context;
     for (int64_t task = first; task < end; task++) {
-        const int64_t column = task / s->ranges * SCATTER_COLS;
-        const int64_t n = min_int64(SCATTER_COLS, s->embedding->cols - column);
+        const int64_t column = task / s->ranges * TILE;
+        const int64_t n = min_int64(TILE, s->embedding->cols - column);
         const int64_t begin = task % s->ranges * SCATTER_KEYS;
         const int64_t limit = min_int64(begin + SCATTER_KEYS, s->count);
         int64_t key = begin;
@@ -108,15 +106,14 @@ z3d_status Z3D_CPU_NAME(embedding_backward)(z3d_cpu *cpu, const z3d_kernel *kern
     const z3d_embedding_backward *embedding = &kernel->as.embedding_backward;
     REQUIRE_FLOAT(embedding_backward, embedding->dtype);
     REQUIRE_FLOAT(embedding_backward, embedding->gradient_dtype);
-    REQUIRE_SCRATCH(embedding_backward, cpu, z3d_scratch_embedding_backward(embedding));
     if (!embedding->accumulate)
         for_elements(cpu, embedding->table_rows * embedding->cols, clear_table, embedding);
     uint64_t *keys = (uint64_t *)(void *)cpu->scratch;
     scatter s = {.embedding = embedding, .count = collect_keys(embedding, keys)};
     s.keys = sort_keys(keys, keys + embedding->rows, s.count, embedding->table_rows);
     s.ranges = (s.count + SCATTER_KEYS - 1) / SCATTER_KEYS;
-    const int64_t tiles = (embedding->cols + SCATTER_COLS - 1) / SCATTER_COLS;
-    for_blocks(cpu, s.ranges * tiles, 1, SCATTER_KEYS * SCATTER_COLS, scatter_tasks, &s);
+    const int64_t tiles = (embedding->cols + TILE - 1) / TILE;
+    for_blocks(cpu, s.ranges * tiles, 1, SCATTER_KEYS * TILE, scatter_tasks, &s);
     return Z3D_OK;
 }
 
@@ -168,15 +165,11 @@ static void position_backward_block(const void *context, int64_t first, int64_t 
     }
 }
 
-z3d_status Z3D_CPU_NAME(position_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_position_backward *position = &kernel->as.position_backward;
-    REQUIRE_FLOAT(position_backward, position->dtype);
-    REQUIRE_FLOAT(position_backward, position->gradient_dtype);
-    const int64_t samples = (position->rows + position->seq - 1) / position->seq;
-    for_blocks(cpu, position->seq * position->cols, TILE, samples, position_backward_block,
-               position);
-    return Z3D_OK;
-}
+/* Of each sum as many rows as there are samples. */
+KERNEL_OF_TYPES(position_backward, dtype, gradient_dtype,
+                for_blocks(cpu, kernel->seq * kernel->cols, TILE,
+                           (kernel->rows + kernel->seq - 1) / kernel->seq, position_backward_block,
+                           kernel))
 
 z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     (void)cpu;
@@ -190,5 +183,28 @@ z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
         memcpy(element_to_write(select->y, select->dtype, b * select->cols),
                element(select->x, select->dtype, (b * select->seq + row) * select->cols), bytes);
     }
+    return Z3D_OK;
+}
+
+static void store_rows(const void *context, int64_t first, int64_t end) {
+    const z3d_cache_store *store = context;
+    const size_t bytes = (size_t)store->cols * z3d_dtype_size(store->dtype);
+    for (int64_t row = first; row < end; row++) {
+        const int64_t sample = row / store->seq;
+        const int64_t position = store->starts[sample] + row % store->seq;
+        if (position >= store->capacity) continue;
+        memcpy(element_to_write(store->cache, store->dtype,
+                                (sample * store->capacity + position) * store->cols),
+               element(store->x, store->dtype, row * store->stride), bytes);
+    }
+}
+
+z3d_status Z3D_CPU_NAME(cache_store)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_cache_store *store = &kernel->as.cache_store;
+    REQUIRE_FLOAT(cache_store, store->dtype);
+    for (int64_t sample = 0; sample < store->batch; sample++)
+        Z3D_REQUIRE(store->starts[sample] >= 0, "kernel cache_store: sample %lld begins at %d",
+                    (long long)sample, (int)store->starts[sample]);
+    for_rows(cpu, store->batch * store->seq, store->cols, store_rows, store);
     return Z3D_OK;
 }

@@ -194,10 +194,14 @@ static void widen_rows(const void *context, int64_t first, int64_t end) {
         }
 }
 
-z3d_status Z3D_CPU_NAME(few_rows_gemm)(z3d_cpu *cpu, const z3d_gemm *gemm) {
+z3d_status Z3D_CPU_NAME(gemm)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_gemm *gemm = &kernel->as.gemm;
+    if (!z3d_gemm_has_few_rows(gemm)) return z3d_cpu_gemm(cpu, kernel);
     product p = {.gemm = gemm, .a = gemm->a, .lda = gemm->lda};
     if (gemm->dtype != Z3D_F32) {
-        REQUIRE_SCRATCH(gemm, cpu, z3d_scratch_few_rows(gemm));
+        Z3D_REQUIRE(cpu->scratch_bytes >= z3d_scratch_few_rows(gemm),
+                    "kernel gemm: scratch of %lld bytes, %lld wanted",
+                    (long long)cpu->scratch_bytes, (long long)z3d_scratch_few_rows(gemm));
         p.a = p.wide = (float *)cpu->scratch;
         p.lda = z3d_few_rows_stride(gemm);
         for_rows(cpu, gemm->m, gemm->k, widen_rows, &p);

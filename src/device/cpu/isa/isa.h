@@ -22,15 +22,11 @@
 #include "src/device/cpu/isa/convert.h"
 #include "src/device/cpu/isa/scratch.h"
 
-#define X(name) z3d_status Z3D_CPU_NAME(name)(z3d_cpu * cpu, const z3d_kernel *kernel);
+#define X(name, type) z3d_status Z3D_CPU_NAME(name)(z3d_cpu * cpu, const z3d_kernel *kernel);
 Z3D_KERNEL_MAP(X)
 #undef X
 void Z3D_CPU_NAME(attention_decode)(z3d_cpu *cpu, const z3d_attention_forward *kernel);
-void Z3D_CPU_NAME(portable_gemm)(int64_t m, int64_t n, int64_t k, bool ta, bool tb, const float *a,
-                                 int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
-                                 bool accumulate);
-
-z3d_status Z3D_CPU_NAME(few_rows_gemm)(z3d_cpu *cpu, const z3d_gemm *gemm);
+z3d_portable_gemm Z3D_CPU_NAME(portable_gemm);
 
 enum {
     TILE = 1024,           /* elements: a few tiles fit the first-level cache */
@@ -38,20 +34,11 @@ enum {
     POLL_WORK = 32 * BLOCK /* elements between two polls: some 100 microseconds */
 };
 
-static inline int64_t min_int64(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Kernels compute in these types only. */
 #define REQUIRE_FLOAT(kernel_name, type)                                                           \
     Z3D_REQUIRE((type) == Z3D_F32 || (type) == Z3D_BF16 || (type) == Z3D_F16,                      \
                 "kernel " #kernel_name ": type %s, fp32, bf16 or fp16 wanted",                     \
                 z3d_dtype_name(type))
-
-#define REQUIRE_SCRATCH(kernel_name, cpu, bytes)                                                   \
-    Z3D_REQUIRE((cpu)->scratch_bytes >= (bytes),                                                   \
-                "kernel " #kernel_name ": scratch of %lld bytes, %lld wanted",                     \
-                (long long)(cpu)->scratch_bytes, (long long)(bytes))
 
 typedef void (*block_body)(const void *context, int64_t first, int64_t end);
 
@@ -62,9 +49,7 @@ static inline void for_blocks(z3d_cpu *cpu, int64_t count, int64_t block, int64_
                               block_body body, const void *context) {
     if (count <= 0) return;
     const int64_t blocks = (count + block - 1) / block;
-    /* All threads or one: with a smaller team OpenMP would end the other threads and start them
-     * again later. */
-    const int threads = blocks > 1 ? cpu->threads : 1;
+    const int threads = z3d_cpu_team(cpu, blocks);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
@@ -93,11 +78,13 @@ static inline void for_rows(z3d_cpu *cpu, int64_t rows, int64_t cols, block_body
     for_blocks(cpu, rows, block, cols < 1 ? 1 : cols, body, kernel);
 }
 
-/* A kernel with nothing but such blocks. */
-#define KERNEL_OF_BLOCKS(id, blocks)                                                               \
+/* A kernel with nothing but such blocks, of one type or of two. */
+#define KERNEL_OF_BLOCKS(id, blocks) KERNEL_OF_TYPES(id, dtype, dtype, blocks)
+#define KERNEL_OF_TYPES(id, first, second, blocks)                                                 \
     z3d_status Z3D_CPU_NAME(id)(z3d_cpu * cpu, const z3d_kernel *launched) {                       \
         const z3d_##id *kernel = &launched->as.id;                                                 \
-        REQUIRE_FLOAT(id, kernel->dtype);                                                          \
+        REQUIRE_FLOAT(id, kernel->first);                                                          \
+        REQUIRE_FLOAT(id, kernel->second);                                                         \
         blocks;                                                                                    \
         return Z3D_OK;                                                                             \
     }
@@ -105,6 +92,14 @@ static inline void for_rows(z3d_cpu *cpu, int64_t rows, int64_t cols, block_body
     KERNEL_OF_BLOCKS(id, for_elements(cpu, kernel->count, body, kernel))
 #define KERNEL_BY_ROWS(id, body)                                                                   \
     KERNEL_OF_BLOCKS(id, for_rows(cpu, kernel->rows, kernel->cols, body, kernel))
+
+/* The global index of element i of a part of a parameter, and *run, the number of elements from it
+ * on that are adjacent globally, too. */
+static inline int64_t global_index(const z3d_parameter_place *place, int64_t i, int64_t *run) {
+    const int64_t slice = place->local * place->inner, local = place->first + i;
+    *run = slice - local % slice;
+    return (local / slice * place->global + place->offset) * place->inner + local % slice;
+}
 
 /* Element `index` of an array of any type. */
 static inline const void *element(const void *base, z3d_dtype dtype, int64_t index) {

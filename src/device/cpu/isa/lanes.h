@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "src/device/cpu/isa/math.h"
+
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #elif defined(__AVX2__)
@@ -97,6 +99,36 @@ static inline float dot_tile(const float *x, const float *y, int64_t n) {
         lanes_add_products(&sum, rest_x, rest_y);
     }
     return lanes_total(&sum);
+}
+
+/* The maximum of n elements, n a multiple of LANES. */
+static inline float row_maximum(const float *restrict x, int64_t n) {
+    float lane[LANES];
+    for (int j = 0; j < LANES; j++) lane[j] = x[j];
+    for (int64_t i = LANES; i < n; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int j = 0; j < width; j++)
+            lane[j] = lane[j + width] > lane[j] ? lane[j + width] : lane[j];
+    return lane[0];
+}
+
+/* ---- attention's rows of scores, between its products ---- */
+
+/* x = exp(x - shift). */
+static inline void row_exp(float *restrict x, float shift, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) x[i] = z3d_exp(x[i] - shift);
+}
+
+static inline void row_scale(float *restrict x, float factor, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+static inline void row_multiply(float *restrict x, const float *restrict y, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) x[i] *= y[i];
 }
 
 #endif

@@ -2,8 +2,7 @@
  * lr * sign(beta1 m + (1-beta1) g);  m = beta2 m + (1-beta2) g.  sign(0) = 0, as in the paper. */
 #include "src/device/cpu/isa/optimizer.h"
 
-static void update_block(const void *context, int64_t first, int64_t end) {
-    const z3d_lion *kernel = context;
+static void step(const z3d_lion *kernel, int64_t first, int64_t end) {
     const z3d_optimizer_constants *constants = &kernel->constants;
     const float factor = kernel->state->gradient_factor, rate = rate_of(kernel);
     const float beta1 = constants->beta1, rest1 = (float)(1.0 - (double)beta1);
@@ -28,4 +27,4 @@ static void update_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-OPTIMIZER(lion, update_block, Z3D_OK)
+OPTIMIZER(lion, step(kernel, first, end), Z3D_OK)

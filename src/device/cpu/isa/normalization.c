@@ -50,13 +50,7 @@ static void forward_rows(const void *context, int64_t first, int64_t end) {
 KERNEL_BY_ROWS(layernorm_forward, forward_rows)
 
 /* Backward: with g = dy * weight and x^ = (x - mean) * rstd,
- * dx = rstd * (g - mean(g) - x^ * mean(g x^)). Weight and bias gradient are sums over rows, by
- * chunks. */
-typedef struct backward {
-    const z3d_layernorm_backward *norm;
-    float *partials; /* [2, chunks, stride]: weight's, bias's */
-    int64_t chunks, stride;
-} backward;
+ * dx = rstd * (g - mean(g) - x^ * mean(g x^)). Weight and bias gradient are sums over rows. */
 
 /* Adds one row to the column sums; computes mean(g) and mean(g x^). */
 static void backward_sums(const z3d_layernorm_backward *norm, int64_t row, float *weight_sum,
@@ -116,15 +110,15 @@ static void backward_input(const z3d_layernorm_backward *norm, int64_t row, floa
 }
 
 static void backward_chunks(const void *context, int64_t first, int64_t end) {
-    const backward *b = context;
-    const z3d_layernorm_backward *norm = b->norm;
+    const row_sums *sums = context;
+    const z3d_layernorm_backward *norm = sums->kernel;
     for (int64_t chunk = first; chunk < end; chunk++) {
-        float *weight_sum = b->partials + chunk * b->stride;
-        float *bias_sum = weight_sum + b->chunks * b->stride;
+        float *weight_sum = sums->partials + chunk * sums->stride;
+        float *bias_sum = weight_sum + sums->chunks * sums->stride;
         memset(weight_sum, 0, (size_t)norm->cols * sizeof *weight_sum);
         memset(bias_sum, 0, (size_t)norm->cols * sizeof *bias_sum);
-        const int64_t last = norm->rows * (chunk + 1) / b->chunks;
-        for (int64_t row = norm->rows * chunk / b->chunks; row < last; row++) {
+        const int64_t last = first_row(sums, chunk + 1);
+        for (int64_t row = first_row(sums, chunk); row < last; row++) {
             float mean_g, mean_gx;
             backward_sums(norm, row, weight_sum, bias_sum, &mean_g, &mean_gx);
             backward_input(norm, row, mean_g, mean_gx);
@@ -132,19 +126,7 @@ static void backward_chunks(const void *context, int64_t first, int64_t end) {
     }
 }
 
-z3d_status Z3D_CPU_NAME(layernorm_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_layernorm_backward *norm = &kernel->as.layernorm_backward;
-    REQUIRE_FLOAT(layernorm_backward, norm->dtype);
-    REQUIRE_FLOAT(layernorm_backward, norm->gradient_dtype);
-    REQUIRE_SCRATCH(layernorm_backward, cpu, z3d_scratch_layernorm_backward(norm));
-    const backward b = {.norm = norm,
-                        .partials = (float *)(void *)cpu->scratch,
-                        .chunks = z3d_row_chunks(norm->rows),
-                        .stride = z3d_partial_stride(norm->cols)};
-    for_blocks(cpu, b.chunks, 1, norm->rows * norm->cols / b.chunks, backward_chunks, &b);
-    fold_partials(cpu, b.partials, b.chunks, norm->cols, norm->weight_gradient,
-                  norm->gradient_dtype, norm->accumulate);
-    fold_partials(cpu, b.partials + b.chunks * b.stride, b.chunks, norm->cols, norm->bias_gradient,
-                  norm->gradient_dtype, norm->accumulate);
-    return Z3D_OK;
-}
+KERNEL_OF_TYPES(layernorm_backward, dtype, gradient_dtype,
+                sum_rows(cpu, kernel, kernel->rows, kernel->cols, backward_chunks,
+                         kernel->weight_gradient, kernel->bias_gradient, kernel->gradient_dtype,
+                         kernel->accumulate))

@@ -42,14 +42,47 @@ static inline void end_tile(const optimizer_tile *tile, const z3d_optimizer_upda
                kernel->master + i, tile->n);
 }
 
-/* Defines the kernel of an optimizer: `block` steps elements; `check` is a status. */
-#define OPTIMIZER(id, block, check)                                                                \
+/* AdamW and Adam, with states of any type: the numbers that are equal for all elements. */
+typedef struct numbers {
+    float gradient_factor, learning_rate, beta1, beta2, rest1, rest2, epsilon;
+    float kept, added; /* parameters that decay: they are multiplied by `kept`; `added` times the
+                          parameter is added to the gradient */
+    float correction1, correction2; /* 1 - beta^t */
+} numbers;
+
+static inline numbers numbers_of(const z3d_optimizer_update *kernel) {
+    const z3d_optimizer_constants *constants = &kernel->constants;
+    const z3d_step_state *state = kernel->state;
+    const double beta1 = (double)constants->beta1, beta2 = (double)constants->beta2;
+    const double steps = (double)state->optimizer_step;
+    const float rate = rate_of(kernel);
+    return (numbers){
+        .gradient_factor = state->gradient_factor,
+        .learning_rate = rate,
+        .kept = (float)(1.0 - (double)rate * (double)constants->weight_decay),
+        .added = constants->weight_decay,
+        .beta1 = constants->beta1,
+        .beta2 = constants->beta2,
+        .rest1 = (float)(1.0 - beta1),
+        .rest2 = (float)(1.0 - beta2),
+        .epsilon = constants->epsilon,
+        .correction1 = (float)(1.0 - pow(beta1, steps)),
+        .correction2 = (float)(1.0 - pow(beta2, steps)),
+    };
+}
+
+/* Defines the kernel of an optimizer. steps: steps elements first .. end - 1; check: a status. */
+#define OPTIMIZER(id, steps, check)                                                                \
+    static void id##_block(const void *kernel, int64_t first, int64_t end) {                       \
+        steps;                                                                                     \
+    }                                                                                              \
+                                                                                                   \
     z3d_status Z3D_CPU_NAME(id)(z3d_cpu * cpu, const z3d_kernel *kernel) {                         \
         const z3d_optimizer_update *update = &kernel->as.update;                                   \
         REQUIRE_FLOAT(id, update->gradient_dtype);                                                 \
         REQUIRE_FLOAT(id, update->dtype);                                                          \
         Z3D_TRY(check);                                                                            \
-        if (update->state->skip != 1.0f) for_elements(cpu, update->count, block, update);          \
+        if (update->state->skip != 1.0f) for_elements(cpu, update->count, id##_block, update);     \
         return Z3D_OK;                                                                             \
     }
 

@@ -2,12 +2,6 @@
 #include "src/device/cpu/isa/lanes.h"
 #include "src/device/cpu/isa/partials.h"
 
-typedef struct column_sums {
-    const z3d_bias_backward *bias;
-    float *partials; /* [chunks, stride] */
-    int64_t chunks, stride;
-} column_sums;
-
 enum { ROWS = 4, COLS = 512 };
 
 /* sum[n] += rows of dy, one after the other. Four rows at a time save loads and stores of the
@@ -31,34 +25,20 @@ static void add_rows(float *restrict sum, const z3d_bias_backward *bias, int64_t
 }
 
 static void sum_chunks(const void *context, int64_t first, int64_t end) {
-    const column_sums *sums = context;
-    const z3d_bias_backward *bias = sums->bias;
-    for (int64_t chunk = first; chunk < end; chunk++) {
-        const int64_t first_row = bias->rows * chunk / sums->chunks;
-        const int64_t last_row = bias->rows * (chunk + 1) / sums->chunks;
-        for (int64_t column = 0; column < bias->cols; column += COLS) {
-            const int64_t n = min_int64(COLS, bias->cols - column);
+    const row_sums *sums = context;
+    for (int64_t chunk = first; chunk < end; chunk++)
+        for (int64_t column = 0; column < sums->cols; column += COLS) {
+            const int64_t n = min_int64(COLS, sums->cols - column);
             float sum[COLS] = {0};
-            add_rows(sum, bias, first_row, last_row, column, n);
+            add_rows(sum, sums->kernel, first_row(sums, chunk), first_row(sums, chunk + 1), column,
+                     n);
             memcpy(sums->partials + chunk * sums->stride + column, sum, (size_t)n * sizeof *sum);
         }
-    }
 }
 
-z3d_status Z3D_CPU_NAME(bias_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_bias_backward *bias = &kernel->as.bias_backward;
-    REQUIRE_FLOAT(bias_backward, bias->dtype);
-    REQUIRE_FLOAT(bias_backward, bias->gradient_dtype);
-    REQUIRE_SCRATCH(bias_backward, cpu, z3d_scratch_bias_backward(bias));
-    const column_sums sums = {.bias = bias,
-                              .partials = (float *)(void *)cpu->scratch,
-                              .chunks = z3d_row_chunks(bias->rows),
-                              .stride = z3d_partial_stride(bias->cols)};
-    for_blocks(cpu, sums.chunks, 1, bias->rows * bias->cols / sums.chunks, sum_chunks, &sums);
-    fold_partials(cpu, sums.partials, sums.chunks, bias->cols, bias->gradient, bias->gradient_dtype,
-                  bias->accumulate);
-    return Z3D_OK;
-}
+KERNEL_OF_TYPES(bias_backward, dtype, gradient_dtype,
+                sum_rows(cpu, kernel, kernel->rows, kernel->cols, sum_chunks, kernel->gradient,
+                         NULL, kernel->gradient_dtype, kernel->accumulate))
 
 /* sum_squares cuts its elements into at most this many chunks. */
 enum { SQUARE_CHUNKS = 1024 };

@@ -42,12 +42,7 @@ KERNEL_OF_BLOCKS(rmsnorm_forward,
                  for_rows(cpu, kernel->rows * kernel->heads, kernel->cols, forward_vectors, kernel))
 
 /* Backward: with g = dy * weight and x^ = x * rstd, dx = rstd * (g - x^ * mean(g x^)). The weight's
- * gradient is a sum over vectors, by chunks. */
-typedef struct backward {
-    const z3d_rmsnorm_backward *norm;
-    float *partials; /* [chunks, stride] */
-    int64_t vectors, chunks, stride;
-} backward;
+ * gradient is a sum over vectors. */
 
 /* Adds one vector to the weight's gradient; returns mean(g x^). */
 static float backward_sums(const z3d_rmsnorm_backward *norm, int64_t v, float *weight_sum) {
@@ -98,29 +93,16 @@ static void backward_input(const z3d_rmsnorm_backward *norm, int64_t v, float me
 }
 
 static void backward_chunks(const void *context, int64_t first, int64_t end) {
-    const backward *b = context;
+    const row_sums *sums = context;
     for (int64_t chunk = first; chunk < end; chunk++) {
-        float *weight_sum = b->partials + chunk * b->stride;
-        memset(weight_sum, 0, (size_t)b->norm->cols * sizeof *weight_sum);
-        const int64_t last = b->vectors * (chunk + 1) / b->chunks;
-        for (int64_t v = b->vectors * chunk / b->chunks; v < last; v++)
-            backward_input(b->norm, v, backward_sums(b->norm, v, weight_sum));
+        float *weight_sum = sums->partials + chunk * sums->stride;
+        memset(weight_sum, 0, (size_t)sums->cols * sizeof *weight_sum);
+        const int64_t last = first_row(sums, chunk + 1);
+        for (int64_t v = first_row(sums, chunk); v < last; v++)
+            backward_input(sums->kernel, v, backward_sums(sums->kernel, v, weight_sum));
     }
 }
 
-z3d_status Z3D_CPU_NAME(rmsnorm_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_rmsnorm_backward *norm = &kernel->as.rmsnorm_backward;
-    REQUIRE_FLOAT(rmsnorm_backward, norm->dtype);
-    REQUIRE_FLOAT(rmsnorm_backward, norm->gradient_dtype);
-    REQUIRE_SCRATCH(rmsnorm_backward, cpu, z3d_scratch_rmsnorm_backward(norm));
-    const int64_t vectors = norm->rows * norm->heads;
-    const backward b = {.norm = norm,
-                        .partials = (float *)(void *)cpu->scratch,
-                        .vectors = vectors,
-                        .chunks = z3d_row_chunks(vectors),
-                        .stride = z3d_partial_stride(norm->cols)};
-    for_blocks(cpu, b.chunks, 1, vectors * norm->cols / b.chunks, backward_chunks, &b);
-    fold_partials(cpu, b.partials, b.chunks, norm->cols, norm->weight_gradient,
-                  norm->gradient_dtype, norm->accumulate);
-    return Z3D_OK;
-}
+KERNEL_OF_TYPES(rmsnorm_backward, dtype, gradient_dtype,
+                sum_rows(cpu, kernel, kernel->rows * kernel->heads, kernel->cols, backward_chunks,
+                         kernel->weight_gradient, NULL, kernel->gradient_dtype, kernel->accumulate))

@@ -69,7 +69,6 @@ static void rotary_rows(const void *context, int64_t first, int64_t end) {
 z3d_status Z3D_CPU_NAME(rotary)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_rotary *rotary = &kernel->as.rotary;
     REQUIRE_FLOAT(rotary, rotary->dtype);
-    REQUIRE_SCRATCH(rotary, cpu, z3d_scratch_rotary(rotary));
     Z3D_REQUIRE(rotary->head_dim % 2 == 0, "kernel rotary: heads of %lld elements, not of pairs",
                 (long long)rotary->head_dim);
     float *frequency = (float *)(void *)cpu->scratch;

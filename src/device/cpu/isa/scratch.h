@@ -1,5 +1,5 @@
-/* Bytes of scratch that the kernels of this folder need, and how they divide it. They depend only
- * on the shape, because the cuts decide the order of sums. For cpu/scratch.c and the kernels. */
+/* How the kernels of this folder divide their scratch (cpu/scratch.c has its size). It depends only
+ * on the shape, because the cuts decide the order of sums. */
 #ifndef ZERO3D_DEVICE_CPU_ISA_SCRATCH_H
 #define ZERO3D_DEVICE_CPU_ISA_SCRATCH_H
 
@@ -15,21 +15,6 @@ static inline int64_t z3d_row_chunks(int64_t rows) {
 /* Floats from one row of partial sums to the next: whole cache lines. */
 static inline int64_t z3d_partial_stride(int64_t cols) {
     return (cols + 15) / 16 * 16;
-}
-
-static inline int64_t z3d_scratch_bias_backward(const z3d_bias_backward *kernel) {
-    return z3d_row_chunks(kernel->rows) * z3d_partial_stride(kernel->cols) * (int64_t)sizeof(float);
-}
-
-/* Scratch for the gradients of weight and bias. */
-static inline int64_t z3d_scratch_layernorm_backward(const z3d_layernorm_backward *kernel) {
-    return 2 * z3d_row_chunks(kernel->rows) * z3d_partial_stride(kernel->cols) *
-           (int64_t)sizeof(float);
-}
-
-static inline int64_t z3d_scratch_rmsnorm_backward(const z3d_rmsnorm_backward *kernel) {
-    return z3d_row_chunks(kernel->rows * kernel->heads) * z3d_partial_stride(kernel->cols) *
-           (int64_t)sizeof(float);
 }
 
 /* Rows of A that are multiplied while B is read once. */
@@ -54,16 +39,6 @@ static inline int64_t z3d_few_rows_stride(const z3d_gemm *kernel) {
 static inline int64_t z3d_scratch_few_rows(const z3d_gemm *kernel) {
     if (kernel->dtype == Z3D_F32) return 0;
     return kernel->m * z3d_few_rows_stride(kernel) * (int64_t)sizeof(float);
-}
-
-/* Scratch for each pair's angle per position. */
-static inline int64_t z3d_scratch_rotary(const z3d_rotary *kernel) {
-    return kernel->head_dim / 2 * (int64_t)sizeof(float);
-}
-
-/* Scratch to sort the rows by token: two arrays of keys. */
-static inline int64_t z3d_scratch_embedding_backward(const z3d_embedding_backward *kernel) {
-    return 2 * kernel->rows * (int64_t)sizeof(uint64_t);
 }
 
 #endif

@@ -2,8 +2,7 @@
  * master;  m = momentum m + g;  master -= lr * m. */
 #include "src/device/cpu/isa/optimizer.h"
 
-static void update_block(const void *context, int64_t first, int64_t end) {
-    const z3d_sgd *kernel = context;
+static void step(const z3d_sgd *kernel, int64_t first, int64_t end) {
     const float factor = kernel->state->gradient_factor, rate = rate_of(kernel);
     const float momentum_factor = kernel->constants.momentum;
     optimizer_tile tile;
@@ -24,4 +23,4 @@ static void update_block(const void *context, int64_t first, int64_t end) {
     }
 }
 
-OPTIMIZER(sgd, update_block, Z3D_OK)
+OPTIMIZER(sgd, step(kernel, first, end), Z3D_OK)

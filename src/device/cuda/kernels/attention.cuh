@@ -42,11 +42,10 @@ struct attention_shape {
     dropout_rule rule;
 };
 
-template <class Kernel>
-attention_shape attention_shape_of(const Kernel *kernel, const int32_t *starts, int64_t capacity,
-                                   bool aligned_rows) {
+// capacity: of keys; in backward the sequence's length.
+inline attention_shape attention_shape_of(const z3d_attention *kernel, int64_t capacity) {
     const bool windowed = kernel->window > 0 && kernel->window < NO_WINDOW;
-    return {starts,
+    return {kernel->starts,
             kernel->row_position,
             kernel->q_stride,
             kernel->kv_stride,
@@ -58,20 +57,11 @@ attention_shape attention_shape_of(const Kernel *kernel, const int32_t *starts, 
             (int)kernel->first_head,
             windowed ? (int)kernel->window : NO_WINDOW,
             (float)(1.0 / sqrt((double)kernel->head_dim)),
-            aligned_rows && kernel->head_dim % WIDE == 0 && kernel->q_stride % WIDE == 0 &&
+            aligned(kernel->q, kernel->k, kernel->v, kernel->out, kernel->dout, kernel->dq,
+                    kernel->dk, kernel->dv) &&
+                kernel->head_dim % WIDE == 0 && kernel->q_stride % WIDE == 0 &&
                 kernel->kv_stride % WIDE == 0,
             dropout_rule_of(&kernel->dropout)};
-}
-
-inline attention_shape attention_shape_of(const z3d_attention_forward *kernel) {
-    return attention_shape_of(kernel, kernel->starts, kernel->capacity,
-                              aligned(kernel->q, kernel->k, kernel->v, kernel->out));
-}
-
-inline attention_shape attention_shape_of(const z3d_attention_backward *kernel) {
-    return attention_shape_of(
-        kernel, nullptr, kernel->seq,
-        aligned(kernel->q, kernel->k, kernel->v, kernel->dout, kernel->dq, kernel->dk, kernel->dv));
 }
 
 // One query head of one sample.
@@ -202,7 +192,7 @@ __device__ inline float dropout_one(const dropout_draw &draw, int64_t sample, in
     return column % 2 ? mask[1] : mask[0];
 }
 
-template <class Kernel> z3d_status check_attention(const char *name, const Kernel *k) {
+inline z3d_status check_attention(const char *name, const z3d_attention *k) {
     Z3D_REQUIRE(k->batch >= 0 && k->seq >= 0 && k->heads >= 0 && k->head_dim > 0 &&
                     k->first_head >= 0 && k->seq <= INT32_MAX / 2 && k->heads <= INT32_MAX &&
                     k->head_dim <= INT32_MAX / 2 && k->first_head <= INT32_MAX,

@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
 template <int DEPTH, bool DROPS, class T>
 z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward *kernel) {
     constexpr int OTHERS = STEP<T, DEPTH, DROPS>;
-    const attention_shape shape = attention_shape_of(kernel);
+    const attention_shape shape = attention_shape_of(kernel, kernel->seq);
     const int64_t heads = kernel->batch * kernel->heads, kv_heads = heads / shape.group;
     const int64_t tiles = divide_up(kernel->seq, TILE) * (DEPTH / COLUMNS<DEPTH>);
     const size_t shared = 2 * (TILE + OTHERS) * TILE_STRIDE<T, DEPTH> * sizeof(T);

@@ -32,7 +32,8 @@ typedef struct z3d_cuda_lane {
  * driver refuses a launch). Some values are known only on the device: a row of select_row outside
  * the sequence gives NaN, rows outside cache_store's cache are dropped, and state->skip and ->p are
  * read when the kernel runs. */
-#define X(name) z3d_status z3d_cuda_##name(const z3d_cuda_lane *lane, const z3d_##name *kernel);
+#define X(name, type)                                                                              \
+    z3d_status z3d_cuda_##name(const z3d_cuda_lane *lane, const z3d_##name *kernel);
 Z3D_KERNEL_MAP(X)
 #undef X
 

@@ -87,15 +87,18 @@ __device__ inline uint32_t round_at_random(float x, uint32_t random) {
     return (bits & 0x7f800000u) == 0x7f800000u ? bits >> 16 : (bits + (random & 0xffffu)) >> 16;
 }
 
+// The global index of element i of a part of a parameter.
+__device__ inline uint64_t global_index(const z3d_parameter_place &place, int64_t i) {
+    const int64_t slice = place.local * place.inner, local = place.first + i;
+    return (uint64_t)((local / slice * place.global + place.offset) * place.inner + local % slice);
+}
+
 // Both moments are in the four bytes of an element, as in src/device/cpu/isa/adam_bf16.c.
 template <bool decoupled, class T, class G> struct adam_bf16_step {
     z3d_optimizer_update k;
     __device__ uint32_t random(int64_t i) const {
         uint32_t word[4];
-        const int64_t slice = k.place.local * k.place.inner, local = k.place.first + i;
-        const uint64_t global =
-            (uint64_t)((local / slice * k.place.global + k.place.offset) * k.place.inner +
-                       local % slice);
+        const uint64_t global = global_index(k.place, i);
         philox(word, k.place.key + k.state->seed * 0x9e3779b97f4a7c15u,
                (uint64_t)k.state->optimizer_step, global / 4);
         const bool second = global % 4 > 1;
@@ -216,12 +219,8 @@ __device__ inline float normal(uint64_t key, uint64_t index) {
 struct init_operation {
     z3d_init_normal k;
     template <int N> __device__ void at(int64_t i) const {
-        for (int j = 0; j < N; j++) {
-            const int64_t slice = k.local * k.inner, element = k.first + i + j;
-            const int64_t outer = element / slice, within = element % slice;
-            const int64_t index = (outer * k.global + k.offset) * k.inner + within;
-            k.x[i + j] = normal(k.key, (uint64_t)index) * k.standard_deviation;
-        }
+        for (int j = 0; j < N; j++)
+            k.x[i + j] = normal(k.place.key, global_index(k.place, i + j)) * k.standard_deviation;
     }
 };
 
@@ -235,10 +234,10 @@ Z3D_OPTIMIZER_KERNELS(X, )
 #undef X
 
 z3d_status z3d_cuda_init_normal(const z3d_cuda_lane *lane, const z3d_init_normal *kernel) {
-    Z3D_REQUIRE(kernel->local > 0 && kernel->inner > 0 && kernel->offset >= 0 &&
-                    kernel->offset + kernel->local <= kernel->global,
-                "kernel init_normal: rows %lld + %lld of %lld, inner %lld",
-                (long long)kernel->offset, (long long)kernel->local, (long long)kernel->global,
-                (long long)kernel->inner);
+    const z3d_parameter_place &place = kernel->place;
+    Z3D_REQUIRE(place.local > 0 && place.inner > 0 && place.offset >= 0 &&
+                    place.offset + place.local <= place.global,
+                "kernel init_normal: rows %lld + %lld of %lld, inner %lld", (long long)place.offset,
+                (long long)place.local, (long long)place.global, (long long)place.inner);
     return each_element(lane, "init_normal", kernel->count, false, init_operation{*kernel});
 }

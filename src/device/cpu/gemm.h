@@ -8,8 +8,8 @@
  * and one of B (a k range, some columns) at a time, each a few megabytes. So scratch stays small at
  * any size, and tiles share the widened elements. fp32 operands whose rows lie whole pages apart
  * are copied to panels whose rows do not (z3d_gemm_panel_ld). */
-#ifndef ZERO3D_DEVICE_CPU_GEMM_PLAN_H
-#define ZERO3D_DEVICE_CPU_GEMM_PLAN_H
+#ifndef ZERO3D_DEVICE_CPU_GEMM_H
+#define ZERO3D_DEVICE_CPU_GEMM_H
 
 #include "src/device/cpu/cpu.h"
 
@@ -21,13 +21,11 @@ typedef struct z3d_gemm_plan {
     bool panel_a, panel_b;             /* operands that are widened or copied into panels */
     bool wide_c;  /* C is 16-bit: tiles are summed in fp32 scratch and rounded once */
     bool panel_c; /* and that scratch must hold a whole panel, because k has several panels */
+    struct {
+        int64_t a, b, c;    /* panels */
+        int64_t tile, bias; /* per thread: fp32 tile of C, fp32 bias */
+    } bytes;                /* of scratch */
 } z3d_gemm_plan;
-
-/* Bytes of scratch in its parts. */
-typedef struct z3d_gemm_scratch {
-    int64_t a, b, c;    /* panels */
-    int64_t tile, bias; /* per thread: fp32 tile of C, fp32 bias */
-} z3d_gemm_scratch;
 
 /* copies: fp32 operands are copied to panels where that is faster, which a CPU with AVX2 needs. */
 z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method, bool copies);
@@ -38,7 +36,28 @@ z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method, bo
 static inline int64_t z3d_gemm_panel_ld(int64_t length) {
     return length % 1024 == 0 ? length + 16 : length;
 }
-z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan *plan);
-int64_t z3d_cpu_gemm_scratch_total(const z3d_gemm_scratch *scratch, int threads);
+/* Bytes of scratch of all threads together. */
+int64_t z3d_cpu_gemm_scratch(const z3d_gemm_plan *plan, int threads);
+
+/* ---- matmul.c: oneDNN's matmul primitive for tiles, made once per shape, kept in
+ * z3d_cpu.gemm_state, run by many threads at a time, each with its own memory objects ---- */
+
+/* C fp32[m,n] (+)= op(A) op(B); leading dimensions as in z3d_gemm. Compared as bytes. */
+typedef struct z3d_matmul_shape {
+    int64_t m, n, k, lda, ldb, ldc, transpose_a, transpose_b, accumulate, dtype;
+} z3d_matmul_shape;
+
+typedef struct z3d_matmul z3d_matmul;
+
+/* Finds or makes the primitive and allocates the scratch that it needs (AMX needs some), so that
+ * running it allocates nothing. Not thread-safe. Errors: ERR_UNSUPPORTED (oneDNN has none for this
+ * type on this CPU), ERR_MEMORY. */
+z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, z3d_matmul **out);
+/* Runs it on the calling thread; false on an error of the library. Pointers differ from call to
+ * call. */
+bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void *a, const void *b,
+                        float *c);
+z3d_status z3d_cpu_gemm_state_create(int threads, struct z3d_gemm_state **out);
+void z3d_cpu_gemm_state_destroy(struct z3d_gemm_state *state);
 
 #endif
