@@ -63,7 +63,7 @@ class Tokenize : public ::testing::Test {
     std::vector<int32_t> ids(const std::string &path) {
         z3d_token_file *file = nullptr;
         EXPECT_EQ(z3d_token_file_open(path.c_str(), &file), Z3D_OK) << z3d_error_message();
-        std::vector<int32_t> all(static_cast<size_t>(z3d_token_file_tokens(file)));
+        std::vector<int32_t> all(static_cast<size_t>(file->tokens));
         EXPECT_EQ(
             z3d_token_file_read(file, 0, static_cast<int64_t>(all.size()), 1 << 20, all.data()),
             Z3D_OK);
@@ -946,7 +946,7 @@ class Instructions : public Tokenize {
             if (on && !trained) out += "[", trained = true;
             out += all[i] == 256 ? '$' : static_cast<char>(all[i]);
         }
-        EXPECT_EQ(z3d_token_file_documents(file), document);
+        EXPECT_EQ(file->documents, document);
         z3d_token_file_close(file);
         return out + (trained ? "]" : "");
     }
