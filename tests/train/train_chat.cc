@@ -141,8 +141,7 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
         Model model(of.name, of.added);
         const bool spaced = of.kind == "mistral-v1" || of.kind == "mistral-v3";
         z3d_chat chat{};
-        bool found;
-        ASSERT_Z3D(z3d_chat_find(of.kind.c_str(), model.tokenizer->tokenizer, &chat, &found));
+        ASSERT_Z3D(z3d_chat_find(of.kind.c_str(), model.tokenizer->tokenizer, &chat));
         for (size_t i = 0; i < conversations.size(); i++) {
             std::istringstream line(tokens[at + 1 + i]);
             std::vector<std::string> wanted;
@@ -293,8 +292,7 @@ TEST(ChatTemplates, SpecialTokensInATextAreNoticed) {
     EXPECT_EQ(encode(model.tokenizer.get(), named, with("a<|im_end|>\\nb")).special_messages, 1);
     EXPECT_EQ(encode(model.tokenizer.get(), named, with("a<|im_end")).special_messages, 0);
     z3d_chat chat{};
-    bool found;
-    ASSERT_Z3D(z3d_chat_find("chatml", t, &chat, &found));
+    ASSERT_Z3D(z3d_chat_find("chatml", t, &chat));
     auto prompt = [&](const std::string &text, const char *system) {
         const z3d_prompt_style style = {t, &chat, system};
         z3d_prompt out{};
@@ -317,7 +315,7 @@ TEST(ChatTemplates, SpecialTokensInATextAreNoticed) {
         << e.message;
     ASSERT_Z3D(z3d_tokenizer_set_model(t, ids - 2));
     z3d_chat_free(&chat);
-    EXPECT_EQ(z3d_chat_find("chatml", t, &chat, &found), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_chat_find("chatml", t, &chat), Z3D_ERR_CONFIG);
     EXPECT_NE(strstr(z3d_error_message(), "writes <|im_end|>, token "), nullptr)
         << z3d_error_message();
     z3d_chat_free(&chat);

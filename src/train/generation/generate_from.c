@@ -75,7 +75,7 @@ static z3d_status show_piece(void *context, const char *text, size_t length) {
 static z3d_status give_answer(void *context, int64_t prompt, const z3d_answer *answer) {
     listener *l = context;
     z3d_string_clear(&l->line);
-    z3d_prompts_answer_line(&l->prompts->head[prompt], answer, &l->line);
+    z3d_prompts_answer_line(&l->prompts->prompt[prompt].head, answer, &l->line);
     if (l->line.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an answer");
     if (l->output) return z3d_line_file_write(l->output, l->line.text, l->line.length);
     return l->show(l->context, l->line.text, l->line.length);
@@ -103,9 +103,8 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
         .answer = listener->prompts ? give_answer : NULL,
         .context = listener};
     z3d_trainer_place(trainer, "generation");
-    z3d_status status =
-        z3d_stops_create(trainer->tokenizer, &config->generate_stop, !ignore_eos, &stops);
-    if (status == Z3D_OK && listener->chat) z3d_stops_add(&stops, listener->chat->end);
+    z3d_status status = z3d_stops_create(trainer->tokenizer, &config->generate_stop, !ignore_eos,
+                                         listener->chat, &stops);
     if (status == Z3D_OK)
         status = z3d_generate(trainer->engine, trainer->tokenizer, &options, totals);
     if (status != Z3D_OK && status != Z3D_ERR_NUMERIC)
@@ -127,15 +126,41 @@ static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_sty
                      (long long)out->length, (long long)trainer->model->positions);
 }
 
-/* Shows the prompt, unless it is a message, then each piece of its continuation. Collective,
- * agreed. */
-static z3d_status continue_one(z3d_trainer *trainer, const char *text, const z3d_prompt *prompt,
-                               listener *listener, z3d_generate_totals *totals) {
-    z3d_status status = Z3D_OK;
-    if (trainer->rank == 0 && !listener->chat)
-        status = listener->show(listener->context, text, strlen(text));
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    return continue_prompts(trainer, prompt, 1, listener, totals);
+/* Positions for the longest text, prompt and answer. Equal on all ranks. */
+static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
+    enum { ROUND = 128 };
+    int64_t longest = 1;
+    for (int64_t i = 0; i < count; i++)
+        if (prompt[i].length + prompt[i].tokens > longest)
+            longest = prompt[i].length + prompt[i].tokens;
+    return (longest + ROUND - 1) / ROUND * ROUND;
+}
+
+static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request,
+                       const z3d_prompt *prompt, int64_t count) {
+    bool stage = z3d_is_assigned(request->assignments, request->count, "zero_optimization.stage");
+    int64_t step;
+    Z3D_TRY(z3d_trainer_setup_inference(trainer, count, positions_for(prompt, count), stage));
+    return z3d_trainer_load_weights(trainer, request->path, request->ema, &step);
+}
+
+/* Shows the text, unless it is a message, then each piece of its continuation. request: the weights
+ * to load; NULL: they are loaded. Collective, agreed. */
+static z3d_status continue_text(z3d_trainer *trainer, const z3d_generate_request *request,
+                                const z3d_prompt_style *style, const char *text, listener *listener,
+                                z3d_generate_totals *totals) {
+    z3d_prompt prompt;
+    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, style, text, &prompt));
+    if (status == Z3D_OK && request) status = load(trainer, request, &prompt, 1);
+    if (status == Z3D_OK) {
+        if (trainer->rank == 0 && !listener->chat)
+            status = listener->show(listener->context, text, strlen(text));
+        status = z3d_trainer_agree(trainer, status);
+    }
+    if (status == Z3D_OK) status = continue_prompts(trainer, &prompt, 1, listener, totals);
+    free(prompt.token);
+    z3d_string_free(&listener->line);
+    return status;
 }
 
 static z3d_status append(void *context, const char *text, size_t length) {
@@ -157,13 +182,8 @@ z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_stri
     listener listener = {.show = append, .context = out};
     const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
     z3d_generate_totals totals = {0};
-    z3d_prompt encoded;
-    z3d_status status =
-        z3d_trainer_agree(trainer, encode_prompt(trainer, &style, prompt, &encoded));
-    if (status == Z3D_OK) status = continue_one(trainer, prompt, &encoded, &listener, &totals);
+    z3d_status status = continue_text(trainer, NULL, &style, prompt, &listener, &totals);
     *stopped = totals.stopped;
-    free(encoded.token);
-    z3d_string_free(&listener.line);
     return status;
 }
 
@@ -200,24 +220,6 @@ static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
     if (trainer->rank != 0 || !path || access(path, F_OK) != 0) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_IO, "--output %s: the file exists; remove it or give another name",
                      path);
-}
-
-/* Positions for the longest text, prompt and answer. Equal on all ranks. */
-static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
-    enum { ROUND = 128 };
-    int64_t longest = 1;
-    for (int64_t i = 0; i < count; i++)
-        if (prompt[i].length + prompt[i].tokens > longest)
-            longest = prompt[i].length + prompt[i].tokens;
-    return (longest + ROUND - 1) / ROUND * ROUND;
-}
-
-static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request,
-                       const z3d_prompt *prompt, int64_t count) {
-    bool stage = z3d_is_assigned(request->assignments, request->count, "zero_optimization.stage");
-    int64_t step;
-    Z3D_TRY(z3d_trainer_setup_inference(trainer, count, positions_for(prompt, count), stage));
-    return z3d_trainer_load_weights(trainer, request->path, request->ema, &step);
 }
 
 /* Removes an empty output, which would stop the next start. */
@@ -259,13 +261,7 @@ static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *r
                              const z3d_prompt_style *style, z3d_generate_totals *totals) {
     listener listener = {.show = request->show, .context = request->context, .chat = style->chat};
     const char *text = trainer->empty_prompt ? "" : trainer->config->generate_prompt;
-    z3d_prompt prompt;
-    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, style, text, &prompt));
-    if (status == Z3D_OK) status = load(trainer, request, &prompt, 1);
-    if (status == Z3D_OK) status = continue_one(trainer, text, &prompt, &listener, totals);
-    free(prompt.token);
-    z3d_string_free(&listener.line);
-    return status;
+    return continue_text(trainer, request, style, text, &listener, totals);
 }
 
 static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *totals,
@@ -283,17 +279,13 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
 }
 
 static z3d_status find_chat(z3d_tokenizer *tokenizer, const char *name, z3d_chat *out) {
-    bool found;
-    Z3D_TRY(z3d_chat_find(name, tokenizer, out, &found));
-    if (found) return Z3D_OK;
-    z3d_string names = {0};
-    z3d_chat_kind_names(&names);
-    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE,
-                                  "--chat: the model's folder has no chat template; name one with "
-                                  "--chat-template: %s",
-                                  names.text ? names.text : "");
-    z3d_string_free(&names);
-    return status;
+    char names[256];
+    Z3D_TRY(z3d_chat_find(name, tokenizer, out));
+    return out->kind ? Z3D_OK
+                     : Z3D_ERROR(Z3D_ERR_USAGE,
+                                 "--chat: the model's folder has no chat template; name one with "
+                                 "--chat-template: %s",
+                                 z3d_chat_kind_names(names, sizeof names));
 }
 
 static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *request,

@@ -21,9 +21,7 @@ z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, si
 
 typedef struct z3d_prompts {
     z3d_prompt *prompt;
-    z3d_string *head; /* [count] the beginning of each answer's line: the prompt, and the other keys
-                         of its line */
-    int64_t count, capacity, head_capacity;
+    int64_t count, capacity;
 } z3d_prompts;
 
 /* The values for lines that do not set them. */

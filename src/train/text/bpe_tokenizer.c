@@ -3,28 +3,18 @@
 #include <string.h>
 
 #include "src/train/text/bpe.h"
+#include "src/train/text/text_files.h"
 
 enum { LONGEST_TEXT = 1 << 30 };
 
 /* ---- text to tokens ---- */
 
-typedef struct job {
-    z3d_bpe_tokenizer *tokenizer;
-    z3d_token_list *out;
-} job;
-
-static z3d_status take_word(void *context, const char *word, size_t length) {
-    const job *j = context;
-    return z3d_word_merger_add(j->tokenizer->merger, word, length, j->out);
-}
-
 /* Encodes text without added tokens. prepend: puts a space before it, if the tokenizer does so. */
 static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t length, bool prepend,
                                z3d_token_list *out) {
-    job j = {t, out};
     if (length == 0) return Z3D_OK;
     Z3D_TRY(z3d_rewrites_apply(&t->spaces, prepend, &text, &length));
-    return z3d_splitters_run(t->splitters, text, length, take_word, &j);
+    return z3d_splitters_run(t->splitters, text, length, t->merger, out);
 }
 
 /* Encodes text without tokens of `raw`. first: it is the first piece of the input; begins: the
@@ -58,13 +48,13 @@ static z3d_status encode_text(z3d_bpe_tokenizer *t, const char *text, size_t len
     return Z3D_OK;
 }
 
-static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
-                             z3d_token_list *out) {
+z3d_status z3d_tokenizer_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                bool begins, z3d_token_list *out) {
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, true, begins, out);
 }
 
-static z3d_status bpe_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                   z3d_token_list *out) {
+z3d_status z3d_tokenizer_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                      z3d_token_list *out) {
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, false, false, out);
 }
 
@@ -84,13 +74,13 @@ static void append_token(const z3d_bpe_tokenizer *t, int32_t id, z3d_string *out
         z3d_string_append_bytes(out, text, v->token[id].length);
 }
 
-static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                             bool begins, z3d_string *out) {
+z3d_status z3d_tokenizer_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                                bool begins, z3d_string *out) {
     const z3d_bpe_tokenizer *t = (const z3d_bpe_tokenizer *)tokenizer;
     size_t before = out->length;
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= t->vocabulary.size)
-            return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: this %s tokenizer has ids 0 to %d", i,
+            return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: the %s tokenizer has ids 0 to %d", i,
                              ids[i], t->base.name, t->vocabulary.size - 1);
         append_token(t, ids[i], out);
         /* Removes the space that encoding puts before a text. */
@@ -121,14 +111,14 @@ static const char *find_in(const z3d_bpe_tokenizer *t, const z3d_added_set *set,
     return NULL;
 }
 
-static const char *bpe_find_special(const z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                    size_t *bytes) {
+const char *z3d_tokenizer_find_special(const z3d_tokenizer *tokenizer, const char *text,
+                                       size_t length, size_t *bytes) {
     const z3d_bpe_tokenizer *t = (const z3d_bpe_tokenizer *)tokenizer;
     const char *found = find_in(t, &t->raw, text, length, bytes);
     return found ? found : find_in(t, &t->rewritten, text, length, bytes);
 }
 
-static void bpe_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
+void z3d_tokenizer_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
     const z3d_vocabulary *v = &((const z3d_bpe_tokenizer *)tokenizer)->vocabulary;
     if (id >= 0 && id < v->size)
         z3d_string_append_bytes(out, v->text.text + v->token[id].begin, v->token[id].length);
@@ -136,8 +126,9 @@ static void bpe_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_strin
 
 /* ---- the tokenizer ---- */
 
-static void bpe_destroy(z3d_tokenizer *tokenizer) {
+void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
     z3d_bpe_tokenizer *t = (z3d_bpe_tokenizer *)tokenizer;
+    if (!t) return;
     z3d_vocabulary_free(&t->vocabulary);
     z3d_word_merger_destroy(t->merger);
     z3d_added_set_free(&t->raw);
@@ -151,26 +142,16 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
     free(t);
 }
 
-static const struct z3d_tokenizer_ops bpe_ops = {.encode = bpe_encode,
-                                                 .encode_after = bpe_encode_after,
-                                                 .decode = bpe_decode,
-                                                 .find_special = bpe_find_special,
-                                                 .name_token = bpe_name_token,
-                                                 .destroy = bpe_destroy};
-
-z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
+z3d_status z3d_bpe_tokenizer_create(z3d_tokenizer_kind kind, z3d_bpe_tokenizer **out) {
+    static const char *const names[] = {[Z3D_TOKENIZER_BYTES] = "bytes",
+                                        [Z3D_TOKENIZER_GPT2] = "gpt2",
+                                        [Z3D_TOKENIZER_HUGGINGFACE] = "huggingface"};
     z3d_bpe_tokenizer *t;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *t, "the tokenizer", &t));
-    t->base = (z3d_tokenizer){.ops = &bpe_ops,
-                              .name = gpt2 ? "gpt2" : "huggingface",
-                              .begin_of_text = -1,
-                              .usual_begin = -1,
-                              .end_of_text = -1};
-    t->gpt2 = gpt2;
+    t->base = (z3d_tokenizer){
+        .name = names[kind], .begin_of_text = -1, .usual_begin = -1, .end_of_text = -1};
     t->closing = -1;
-    z3d_added_set_init(&t->raw);
-    z3d_added_set_init(&t->rewritten);
     *out = t;
     return z3d_splitters_create(&t->splitters);
 }
@@ -206,12 +187,12 @@ z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
         Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_marked_word));
     if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
     t->base.vocab_size = v->size;
-    if (t->base.begin_of_text >= 0)
-        t->base.usual_begin = t->base.begin_of_text;
-    else if (t->base.usual_begin < 0 && t->gpt2)
-        t->base.usual_begin = t->base.end_of_text;
-    for (int32_t id = 0; id < v->size; id++)
-        z3d_tokenizer_digest(&t->base, (v->text.text ? v->text.text : "") + v->token[id].begin,
+    if (t->base.begin_of_text >= 0) t->base.usual_begin = t->base.begin_of_text;
+    for (int32_t id = 0; id < v->size; id++) {
+        z3d_content_hash hash = {{t->base.digest, v->token[id].length}};
+        z3d_content_hash_add(&hash, (v->text.text ? v->text.text : "") + v->token[id].begin,
                              v->token[id].length);
+        t->base.digest = hash.word[0];
+    }
     return z3d_word_merger_create(v, &t->merger);
 }

@@ -49,20 +49,20 @@ typedef struct z3d_chat_kind {
 
 /* NULL: no kind has this name. */
 const z3d_chat_kind *z3d_chat_kind_find(const char *name);
-/* "chatml, llama3, ..." */
-void z3d_chat_kind_names(z3d_string *out);
+/* "chatml, llama3, ..." into buf; returns buf. 256 bytes are enough. */
+const char *z3d_chat_kind_names(char *buf, size_t size);
 
 typedef struct z3d_chat {
-    const z3d_chat_kind *kind;
-    char *usual_system; /* NULL: the kind's */
-    int32_t begin, end; /* tokens; begin -1: none */
+    const z3d_chat_kind *kind; /* NULL: there is no template */
+    char *usual_system;        /* NULL: the kind's */
+    int32_t begin, end;        /* tokens; begin -1: none */
 } z3d_chat;
 
 /* Finds the template called `name`. With name NULL, the template beside the tokenizer's file:
- * chat_template.jinja, or chat_template in tokenizer_config.json; *found: false if there is none.
- * Free *out also after a failure. ERR_UNSUPPORTED: the template is not a known one; ERR_USAGE: no
- * template has this name; ERR_CONFIG: the tokenizer lacks the template's tokens. */
-z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out, bool *found);
+ * chat_template.jinja, or chat_template in tokenizer_config.json; out->kind is NULL if there is
+ * none. Free *out also after a failure. ERR_UNSUPPORTED: the template is not a known one;
+ * ERR_USAGE: no template has this name; ERR_CONFIG: the tokenizer lacks the template's tokens. */
+z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out);
 void z3d_chat_free(z3d_chat *chat);
 
 /* Appends a conversation. Tokens of untrained messages, and the template's tokens before and after

@@ -33,11 +33,10 @@ static void add_text(run *r, const char *text) {
 }
 
 static z3d_status encode(run *r, size_t length, z3d_token_list *out) {
-    const struct z3d_tokenizer_ops *ops = r->tokenizer->ops;
     const char *text = r->text.text ? r->text.text : "";
     const size_t first = out->count;
-    Z3D_TRY(r->follows ? ops->encode_after(r->tokenizer, text, length, out)
-                       : ops->encode(r->tokenizer, text, length, true, out));
+    Z3D_TRY(r->follows ? z3d_tokenizer_encode_after(r->tokenizer, text, length, out)
+                       : z3d_tokenizer_encode(r->tokenizer, text, length, true, out));
     return z3d_tokenizer_check_ids(r->tokenizer, out, first);
 }
 

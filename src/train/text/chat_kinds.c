@@ -1,4 +1,5 @@
 /* The known chat templates. */
+#include <stdio.h>
 #include <string.h>
 
 #include "src/train/text/chat.h"
@@ -76,6 +77,9 @@ const z3d_chat_kind *z3d_chat_kind_find(const char *name) {
     return NULL;
 }
 
-void z3d_chat_kind_names(z3d_string *out) {
-    for (int i = 0; i < KINDS; i++) z3d_string_append(out, "%s%s", i ? ", " : "", kinds[i].name);
+const char *z3d_chat_kind_names(char *buf, size_t size) {
+    size_t used = 0;
+    for (int i = 0; i < KINDS && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? ", " : "", kinds[i].name);
+    return buf;
 }
