@@ -58,7 +58,8 @@ typedef struct z3d_tokenize_progress {
 } z3d_tokenize_progress;
 
 typedef struct z3d_tokenize_options {
-    const char *const *inputs; /* files and folders; folders are walked, in name order */
+    const char *const
+        *inputs; /* files and folders; a folder stands for all files below it, in name order */
     int count;
     const char *output_train;      /* .bin to write */
     const char *output_validation; /* .bin of the held-out documents; NULL: nothing is held out */

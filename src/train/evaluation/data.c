@@ -106,20 +106,18 @@ static z3d_status open_tokens(const char *file, const char *name, const z3d_conf
 static z3d_status open_text(const char *path, const char *json_key, z3d_tokenizer *tokenizer,
                             const char *folder, const z3d_config *run, z3d_dataset **out) {
     z3d_token_writer writer = {0};
-    z3d_string file = {0};
-    z3d_string_append(&file, "%s/tokens.bin", folder);
-    z3d_status status =
-        file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                    : z3d_token_writer_open(&writer, file.text, (int32_t)run->model_vocab_size);
+    char *file;
+    Z3D_TRY(z3d_join_path(folder, "tokens.bin", &file));
+    z3d_status status = z3d_token_writer_open(&writer, file, (int32_t)run->model_vocab_size);
     if (status == Z3D_OK)
         status = is_json(path) ? write_lines(path, json_key, tokenizer, &writer)
                                : write_text(path, tokenizer, &writer);
     if (status == Z3D_OK) status = z3d_token_writer_finish(&writer);
     if (status == Z3D_OK) status = z3d_token_writer_publish(&writer);
-    if (status == Z3D_OK) status = open_tokens(file.text, path, run, false, out);
-    if (file.text) (void)unlink(file.text);
+    if (status == Z3D_OK) status = open_tokens(file, path, run, false, out);
+    (void)unlink(file);
     z3d_token_writer_discard(&writer);
-    z3d_string_free(&file);
+    free(file);
     return status;
 }
 
@@ -150,12 +148,12 @@ z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
 
 z3d_status z3d_evaluation_bytes(const z3d_dataset *dataset, const z3d_tokenizer *tokenizer,
                                 int64_t seq_length, int64_t *out) {
-    int32_t *tokens = NULL, *targets = NULL;
+    int32_t *tokens;
     z3d_string text = {0};
     int64_t bytes = 0, valid, windows = z3d_dataset_windows(dataset);
-    z3d_status status = z3d_new((size_t)seq_length, sizeof *tokens, "a window", &tokens);
-    if (status == Z3D_OK)
-        status = z3d_new((size_t)seq_length, sizeof *targets, "a window", &targets);
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_new(2 * (size_t)seq_length, sizeof *tokens, "a window", &tokens));
+    int32_t *targets = tokens + seq_length;
     for (int64_t w = 0; w < windows && status == Z3D_OK && bytes >= 0; w++) {
         status = z3d_dataset_window(dataset, w, tokens, targets, NULL, &valid);
         if (status != Z3D_OK) break;
@@ -168,7 +166,6 @@ z3d_status z3d_evaluation_bytes(const z3d_dataset *dataset, const z3d_tokenizer 
         bytes = decoded == Z3D_OK ? bytes + (int64_t)text.length : -1;
     }
     free(tokens);
-    free(targets);
     z3d_string_free(&text);
     *out = bytes;
     return status;

@@ -67,8 +67,8 @@ typedef struct z3d_generate_totals {
 /* Continues all prompts. Each model replica continues as many together as its engine has samples;
  * when an answer ends, the next prompt takes its sample at once. If a text becomes longer than the
  * model's sequence, its beginning is left out (decoder.h). Collective over the world: every rank
- * gives the same prompts. Errors (not agreed): the engine's, the callbacks', ERR_CONFIG if the
- * model has fewer ids than the tokenizer. Agreed: ERR_NUMERIC if a logit is NaN. */
+ * gives the same prompts. Errors (not agreed): the engine's, the callbacks'. Agreed:
+ * ERR_NUMERIC if a logit is NaN. */
 z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
                         const z3d_generate_options *options, z3d_generate_totals *totals);
 

@@ -12,9 +12,9 @@ enum { MOST_TOKENS = 1000000, MOST_ERRORS = 20 };
 /* ---- tokens ---- */
 
 /* Refuses special tokens in messages: one could end the user's message and begin another. */
-static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_conversation *talk) {
-    for (int i = 0; i < talk->count; i++) {
-        const z3d_message *m = &talk->message[i];
+static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_message *message, int count) {
+    for (int i = 0; i < count; i++) {
+        const z3d_message *m = &message[i];
         size_t bytes;
         const char *token = z3d_tokenizer_find_special(t, m->text, m->length, &bytes);
         if (token)
@@ -26,12 +26,11 @@ static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_conversation 
     return Z3D_OK;
 }
 
-static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_conversation *talk,
+static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_message *message, int count,
                               z3d_prompt *out) {
     z3d_token_list list = {0};
-    Z3D_TRY(refuse_special(style->tokenizer, talk));
-    z3d_status status =
-        z3d_chat_prompt(style->chat, style->tokenizer, talk->message, talk->count, &list);
+    Z3D_TRY(refuse_special(style->tokenizer, message, count));
+    z3d_status status = z3d_chat_prompt(style->chat, style->tokenizer, message, count, &list);
     out->token = list.id;
     out->length = (int64_t)list.count;
     out->begins = true;
@@ -44,7 +43,7 @@ static z3d_status encode_message(const z3d_prompt_style *style, const char *text
                              {.role = Z3D_CHAT_USER, .text = text, .length = length}};
     const int first = style->system ? 0 : 1;
     if (style->system) message[0].length = strlen(style->system);
-    return encode_chat(style, &(z3d_conversation){message + first, 2 - first, 2 - first}, out);
+    return encode_chat(style, message + first, 2 - first, out);
 }
 
 z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, size_t length,
@@ -78,7 +77,7 @@ static z3d_status encode_messages(const z3d_prompt_style *style, const z3d_json 
         status = Z3D_ERROR(Z3D_ERR_DATA, "the last message must be the user's: the assistant's "
                                          "answer is generated");
     if (status == Z3D_OK) status = add_system(style, &talk);
-    if (status == Z3D_OK) status = encode_chat(style, &talk, out);
+    if (status == Z3D_OK) status = encode_chat(style, talk.message, talk.count, out);
     z3d_conversation_free(&talk);
     return status;
 }

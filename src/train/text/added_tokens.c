@@ -67,7 +67,7 @@ static size_t space_before(const char *text, size_t from, size_t end) {
     return end;
 }
 
-static size_t space_behind(const char *text, size_t at, size_t length) {
+static size_t space_after(const char *text, size_t at, size_t length) {
     while (at < length) {
         size_t bytes = z3d_space_length(text + at, length - at);
         if (bytes == 0) break;
@@ -91,7 +91,7 @@ z3d_found z3d_added_set_find(const z3d_added_set *set, const unsigned char *flag
         if (id < 0) continue;
         z3d_found found = {at, at + bytes, id};
         if (flags[id] & Z3D_ADDED_LSTRIP) found.begin = space_before(text, from, at);
-        if (flags[id] & Z3D_ADDED_RSTRIP) found.end = space_behind(text, at + bytes, length);
+        if (flags[id] & Z3D_ADDED_RSTRIP) found.end = space_after(text, at + bytes, length);
         return found;
     }
     return (z3d_found){length, length, -1};

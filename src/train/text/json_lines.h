@@ -40,7 +40,7 @@ z3d_status z3d_refuse_raw_json(const char *path);
 typedef struct z3d_json_lines {
     const char *path;
     const char *key; /* key of the text in each object; "data.text": the member text of the member
-                        data. z3d_json_lines_next_object does not use it */
+                        data. z3d_json_lines_next_object only names it in errors */
     const char *option; /* stands before the key in messages: "--json-key "; NULL: nothing */
     bool strict;        /* faults that are repaired otherwise are errors */
     int64_t line;       /* where the last object begins */

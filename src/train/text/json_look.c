@@ -155,12 +155,10 @@ static z3d_status refuse(const char *path, const z3d_json *object) {
 }
 
 z3d_status z3d_refuse_raw_json(const char *path) {
-    z3d_json_lines lines = {.path = path, .key = ""}; /* a key that no object has */
-    const char *text;
-    size_t length;
+    z3d_json_lines lines = {.path = path};
     bool more = z3d_json_lines_open(&lines) == Z3D_OK;
     for (int i = 0; i < LOOKED_AT && more && !has_string(lines.object); i++)
-        more = z3d_json_lines_next(&lines, &text, &length) == Z3D_ERR_DATA && lines.bad;
+        more = z3d_json_lines_next_object(&lines) == Z3D_OK ? lines.object != NULL : lines.bad;
     z3d_status status = refuse(path, lines.object);
     z3d_json_lines_free(&lines);
     return status;

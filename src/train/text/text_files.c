@@ -1,4 +1,4 @@
-/* Walking folders, surveying files, hashing contents. */
+/* Lists the files of folders, surveys files, hashes contents. */
 #include "src/train/text/text_files.h"
 
 #include <dirent.h>
@@ -43,10 +43,11 @@ static z3d_status leave_out(z3d_text_list *list, bool named, z3d_status error) {
     return Z3D_OK;
 }
 
-static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *path, bool named);
+static z3d_status add_path(z3d_text_list *list, z3d_hash_set *visited, const char *path,
+                           bool named);
 
-static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const char *path,
-                              const struct stat *info, bool named) {
+static z3d_status add_folder(z3d_text_list *list, z3d_hash_set *visited, const char *path,
+                             const struct stat *info, bool named) {
     bool added;
     z3d_content_hash identity = {{(uint64_t)info->st_dev + 1, (uint64_t)info->st_ino}};
     Z3D_TRY(z3d_hash_set_add(visited, identity, &added));
@@ -65,7 +66,7 @@ static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const 
         z3d_string below = {0};
         z3d_string_append(&below, "%s%s%s", path, slash ? "" : "/", entry[i]->d_name);
         if (below.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a name in %s", path);
-        if (status == Z3D_OK) status = walk(list, visited, below.text, false);
+        if (status == Z3D_OK) status = add_path(list, visited, below.text, false);
         z3d_string_free(&below);
         free(entry[i]);
     }
@@ -73,13 +74,14 @@ static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const 
     return status;
 }
 
-static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *path, bool named) {
+static z3d_status add_path(z3d_text_list *list, z3d_hash_set *visited, const char *path,
+                           bool named) {
     struct stat info;
     if (stat(path, &info) != 0)
         return leave_out(
             list, named,
             Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno)));
-    if (S_ISDIR(info.st_mode)) return walk_folder(list, visited, path, &info, named);
+    if (S_ISDIR(info.st_mode)) return add_folder(list, visited, path, &info, named);
     if (S_ISREG(info.st_mode)) return append_file(list, path, info.st_size, named);
     return leave_out(list, named,
                      Z3D_ERROR(Z3D_ERR_USAGE, "%s: it is neither a file nor a folder", path));
@@ -88,7 +90,7 @@ static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *p
 z3d_status z3d_text_list_add(z3d_text_list *list, const char *path) {
     if (!*path) return Z3D_ERROR(Z3D_ERR_USAGE, "an input has an empty name");
     z3d_hash_set visited = {0};
-    z3d_status status = walk(list, &visited, path, true);
+    z3d_status status = add_path(list, &visited, path, true);
     z3d_hash_set_free(&visited);
     return status;
 }

@@ -32,7 +32,7 @@ static z3d_status check_options(const z3d_tokenize_options *options) {
 
 /* ---- first pass ---- */
 
-/* Counts `bytes` more bytes of the files as read; may report progress. */
+/* Sets the bytes of the files that were read; may report progress. tell: also after a few bytes. */
 static void advance(z3d_tokenize_work *w, int64_t bytes, bool tell) {
     enum { STEP = 1 << 22 };
     w->read_bytes = bytes;

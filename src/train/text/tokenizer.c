@@ -75,12 +75,6 @@ static void find_file(const char *path, bool pair, z3d_string *out) {
     }
 }
 
-/* Whether the file is a tokenizer.json: it has a "model", vocab.json has none. */
-static bool is_tokenizer_json(const z3d_json *root) {
-    const z3d_json *model = z3d_json_member(root, "model");
-    return model && model->type == Z3D_JSON_OBJECT;
-}
-
 static z3d_status read_tokenizer_json(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
                                       const char *merges, bool gpt2) {
     if (merges && *merges)
@@ -112,7 +106,9 @@ static z3d_status refuse_vocab(const char *path) {
 
 static z3d_status read_root(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
                             const char *merges, bool gpt2) {
-    if (is_tokenizer_json(root)) return read_tokenizer_json(t, root, path, merges, gpt2);
+    const z3d_json *model = z3d_json_member(root, "model"); /* vocab.json has none */
+    if (model && model->type == Z3D_JSON_OBJECT)
+        return read_tokenizer_json(t, root, path, merges, gpt2);
     if (!gpt2) return refuse_vocab(path);
     char *beside = NULL;
     const bool named = merges && *merges;
