@@ -160,8 +160,8 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
                 size_t end = wanted.size();
                 while (wanted[end - 1].back() != '*') end--;
                 while (end > 0 && wanted[end - 1].back() == '*') end--;
-                ASSERT_Z3D(z3d_chat_prompt(&chat, model.tokenizer->tokenizer, talk.message,
-                                           talk.count - 1, &ids));
+                ASSERT_Z3D(z3d_chat_encode(&chat, model.tokenizer->tokenizer, talk.message,
+                                           talk.count - 1, true, &ids));
                 ASSERT_LE(ids.count, end) << of.kind << ": " << conversations[i];
                 EXPECT_LE(end - ids.count, spaced ? 1u : 0u) << of.kind << ": " << conversations[i];
                 for (size_t k = 0; k < ids.count; k++)

@@ -30,7 +30,7 @@ static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_message *
                               z3d_prompt *out) {
     z3d_token_list list = {0};
     Z3D_TRY(refuse_special(style->tokenizer, message, count));
-    z3d_status status = z3d_chat_prompt(style->chat, style->tokenizer, message, count, &list);
+    z3d_status status = z3d_chat_encode(style->chat, style->tokenizer, message, count, true, &list);
     out->token = list.id;
     out->length = (int64_t)list.count;
     out->begins = true;

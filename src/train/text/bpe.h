@@ -36,12 +36,12 @@ typedef struct z3d_bpe_token {
 
 typedef struct z3d_vocabulary {
     int32_t size;
-    bool byte_level;      /* the file writes bytes as characters (GPT-2's alphabet) */
-    z3d_bpe_token *token; /* [size] */
-    z3d_string text;
-    int32_t *place;   /* tokens by their bytes: a hash table of ids, -1: empty */
-    size_t places;    /* in it, a power of two */
-    z3d_merge *merge; /* a hash table */
+    bool byte_level;         /* the file writes bytes as characters (GPT-2's alphabet) */
+    z3d_bpe_token *token;    /* [size] */
+    z3d_string text, joined; /* joined: scratch memory of z3d_vocabulary_add_merge */
+    int32_t *place;          /* tokens by their bytes: a hash table of ids, -1: empty */
+    size_t places;           /* in it, a power of two */
+    z3d_merge *merge;        /* a hash table */
     size_t merge_places;
     int32_t byte[256];  /* the token of each byte, for characters without a token; -1: none */
     int32_t unknown;    /* the token for text without a token; -1: such text is left out */
@@ -64,11 +64,10 @@ const char *z3d_vocabulary_add_outside(z3d_vocabulary *v, int64_t id, const char
 /* Appends the bytes that characters of GPT-2's alphabet stand for; false: a character is not in it.
  */
 bool z3d_vocabulary_append_bytes(const char *text, size_t length, z3d_string *out);
-/* Adds a merge of two tokens, both as the file writes them; `joined` is scratch memory. Returns as
- * above. */
+/* Adds a merge of two tokens, both as the file writes them. Returns as above; v->joined.failed: no
+ * memory. */
 const char *z3d_vocabulary_add_merge(z3d_vocabulary *v, int64_t rank, const char *left,
-                                     size_t left_length, const char *right, size_t right_length,
-                                     z3d_string *joined);
+                                     size_t left_length, const char *right, size_t right_length);
 /* The id of the token with these bytes; -1: none. */
 int32_t z3d_vocabulary_find(const z3d_vocabulary *v, const char *bytes, size_t length);
 /* The merge of two neighbours; NULL: none. */

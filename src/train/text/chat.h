@@ -67,13 +67,10 @@ void z3d_chat_free(z3d_chat *chat);
 
 /* Appends a conversation. Tokens of untrained messages, and the template's tokens before and after
  * trained messages, have the flag Z3D_TOKEN_UNTRAINED. One token of the template is trained: the
- * one that ends a trained turn of the assistant. ERR_DATA: the template has no place for a message;
- * encode's errors. */
+ * one that ends a trained turn of the assistant. prompt: the last message is the user's; appends
+ * the template's prompt for generation, which a model continues with the assistant's answer; no
+ * token has the flag. ERR_DATA: the template has no place for a message; encode's errors. */
 z3d_status z3d_chat_encode(const z3d_chat *chat, z3d_tokenizer *tokenizer,
-                           const z3d_message *message, int count, z3d_token_list *out);
-/* Appends the prompt that a model continues with the assistant's answer: a conversation whose last
- * message is the user's, then the template's prompt for generation. Errors: z3d_chat_encode's. */
-z3d_status z3d_chat_prompt(const z3d_chat *chat, z3d_tokenizer *tokenizer,
-                           const z3d_message *message, int count, z3d_token_list *out);
+                           const z3d_message *message, int count, bool prompt, z3d_token_list *out);
 
 #endif

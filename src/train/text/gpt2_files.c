@@ -42,32 +42,28 @@ static z3d_status read_vocab(z3d_vocabulary *v, const z3d_json *root, const char
 /* ---- merges.txt ---- */
 
 static z3d_status add_merge(z3d_vocabulary *v, const char *path, int64_t line, const char *text,
-                            size_t length, z3d_string *joined) {
+                            size_t length) {
     const char *space = memchr(text, ' ', length);
     size_t left = space ? (size_t)(space - text) : 0;
     const char *what = "expected two tokens with a space between them";
-    if (space)
-        what = z3d_vocabulary_add_merge(v, line, text, left, space + 1, length - left - 1, joined);
-    if (joined->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens");
+    if (space) what = z3d_vocabulary_add_merge(v, line, text, left, space + 1, length - left - 1);
+    if (v->joined.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens");
     if (what) return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s", path, (long long)line, what);
     return Z3D_OK;
 }
 
 /* Adds all merges; a merge's rank is the number of its line. */
 static z3d_status add_merges(z3d_vocabulary *v, const char *path, const char *text, size_t length) {
-    z3d_string joined = {0};
-    z3d_status status = Z3D_OK;
     int64_t line = 1;
-    for (const char *at = text, *end = text + length; at < end && status == Z3D_OK; line++) {
+    for (const char *at = text, *end = text + length; at < end; line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t bytes = (size_t)((newline ? newline : end) - at);
         bool version = line == 1 && bytes >= 8 && memcmp(at, "#version", 8) == 0;
         size_t used = bytes > 0 && at[bytes - 1] == '\r' ? bytes - 1 : bytes;
-        if (!version && used > 0) status = add_merge(v, path, line, at, used, &joined);
+        if (!version && used > 0) Z3D_TRY(add_merge(v, path, line, at, used));
         at += bytes + 1;
     }
-    z3d_string_free(&joined);
-    return status;
+    return Z3D_OK;
 }
 
 /* Detects a file that was cut off at a line's end, which would silently give other tokens: all

@@ -92,7 +92,7 @@ static z3d_status encode_messages(z3d_instructions *in, z3d_token_list *out, int
         in->special_messages +=
             z3d_tokenizer_find_special(in->tokenizer, m->text, m->length, &length) != NULL;
     }
-    Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, talk->message, talk->count, out));
+    Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, talk->message, talk->count, false, out));
     for (size_t i = first; i < out->count && in->loss_on == Z3D_LOSS_ALL; i++)
         out->id[i] &= ~Z3D_TOKEN_UNTRAINED;
     return Z3D_OK;

@@ -309,7 +309,7 @@ static bool has_json_name(const z3d_text_file *file) {
 
 /* The name decides; else the content, if the user named the file or its name ends with .json. */
 static bool is_json(const z3d_tokenize_work *w, const z3d_text_file *file, z3d_json_look look) {
-    if (has_json_name(file)) return true; /* check_json requires a key */
+    if (has_json_name(file)) return true; /* find_format has found its format */
     if (w->format == Z3D_FORMAT_AUTO) return false;
     return file->named ? look != Z3D_LOOK_TEXT : z3d_is_json(file->path) && look == Z3D_LOOK_LIST;
 }
