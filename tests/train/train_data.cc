@@ -93,7 +93,6 @@ void write_documents(const std::string &path, const std::vector<std::vector<int3
     ASSERT_EQ(z3d_token_writer_open(&writer, path.c_str(), 257), Z3D_OK) << z3d_error_message();
     ASSERT_EQ(z3d_token_writer_mask(&writer), Z3D_OK) << z3d_error_message();
     writer.digest = 7;
-    writer.vocab_size = 257;
     for (std::vector<int32_t> ids : documents) {
         for (int32_t &id : ids) id = id < 0 ? -id | Z3D_TOKEN_UNTRAINED : id;
         ASSERT_EQ(z3d_token_writer_document(&writer), Z3D_OK);

@@ -207,7 +207,6 @@ static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
                      z3d_chat_kind_names(names, sizeof names), (unsigned long long)digest);
 }
 
-/* Finds the special token that the template writes. */
 static z3d_status find_token(const z3d_chat *chat, z3d_tokenizer *tokenizer, const char *text,
                              int32_t *out) {
     Z3D_TRY(z3d_tokenizer_special_token(tokenizer, text, out));

@@ -48,7 +48,6 @@ static z3d_status check_keys(const z3d_instructions *in, const z3d_json_lines *l
 
 /* ---- messages ---- */
 
-/* Reads the object's member "system". */
 static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
     const z3d_json *system = z3d_json_member(object, "system");
     if (z3d_json_is_none(system)) return Z3D_OK;
@@ -59,7 +58,6 @@ static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
         (z3d_message){.role = Z3D_CHAT_SYSTEM, .text = system->text, .length = system->length});
 }
 
-/* Trains only the last answer of a conversation. */
 static void train_last(z3d_instructions *in) {
     bool found = false;
     for (int i = in->conversation.count - 1; i >= 0; i--) {

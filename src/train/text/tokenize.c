@@ -140,7 +140,6 @@ static size_t end_of_part(const z3d_tokenize_work *w, const char *text, size_t w
     return cut ? cut : wanted;
 }
 
-/* Adds a text file, part by part. */
 static z3d_status add_parts(z3d_tokenize_work *w, window *v, int64_t bytes) {
     int64_t before = w->read_bytes;
     for (int64_t at = 0; at < bytes;) {
@@ -194,7 +193,6 @@ static z3d_status add_line(z3d_tokenize_work *w, const char *text, size_t bytes)
     return add_text(w, text, bytes, true, true);
 }
 
-/* Adds an object of instruction data. */
 static z3d_status add_instruction(z3d_tokenize_work *w, z3d_json_lines *lines) {
     z3d_content_hash hash;
     int64_t bytes;
@@ -539,7 +537,6 @@ static z3d_status run(z3d_tokenize_work *w) {
     if (options->output_validation)
         Z3D_TRY(z3d_token_writer_open(&w->validation, options->output_validation, vocab_size));
     w->train.digest = w->validation.digest = w->tokenizer->digest;
-    w->train.vocab_size = w->validation.vocab_size = vocab_size;
     Z3D_TRY(prepare(w));
     Z3D_TRY(open_stream(w));
     Z3D_TRY(read_all(w));
