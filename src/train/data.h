@@ -181,10 +181,10 @@ typedef struct z3d_sample_place {
 /* File, epoch and window of sample `sample` (from 0) of the run. */
 void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out);
 /* The tokens and targets of sample `sample` of the run, each int32[seq_length]; a target that is
- * not trained is -1. starts, int32[seq_length] or NULL: for each token, the index in the sample
- * where its document begins; 0 in windows. */
+ * not trained is -1. positions, int32[seq_length] or NULL: the position of each token in
+ * its document; in a window, its position there. */
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets, int32_t *starts);
+                              int32_t *targets, int32_t *positions);
 /* Whether one of the files says which tokens are trained. */
 bool z3d_dataset_masked(const z3d_dataset *dataset);
 z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
@@ -197,6 +197,6 @@ int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *
 /* Window `index` as a sample (see z3d_dataset_sample); *valid: how many of its targets are trained.
  * For an index outside 0 .. windows-1 all targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int32_t *starts, int64_t *valid);
+                              int32_t *targets, int32_t *positions, int64_t *valid);
 
 #endif

@@ -517,14 +517,14 @@ std::vector<std::vector<int32_t>> many_documents() {
 }
 
 struct Sample {
-    std::vector<int32_t> tokens, targets, starts;
+    std::vector<int32_t> tokens, targets, positions;
 };
 
 Sample sample_of(const Data &data, int64_t index, size_t seq) {
     Sample s{std::vector<int32_t>(seq), std::vector<int32_t>(seq), std::vector<int32_t>(seq)};
-    EXPECT_EQ(
-        z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(), s.starts.data()),
-        Z3D_OK)
+    EXPECT_EQ(z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(),
+                                 s.positions.data()),
+              Z3D_OK)
         << z3d_error_message();
     return s;
 }
@@ -549,15 +549,15 @@ TEST(Documents, EachIsWholeOnceAnEpoch) {
             Sample s = sample_of(data, epoch * facts.samples + k, seq);
             orders.push_back(s.tokens);
             for (size_t i = 0; i < seq; i++) {
-                const bool begins = s.starts[i] == static_cast<int32_t>(i);
-                ASSERT_TRUE(begins || s.starts[i] == s.starts[i - 1]);
+                const bool begins = s.positions[i] == 0;
+                ASSERT_TRUE(begins || s.positions[i] == s.positions[i - 1] + 1);
                 if (s.tokens[i] == 0) { // the rest: one document, nothing to predict
                     EXPECT_EQ(s.targets[i], -1);
                     continue;
                 }
                 if (begins) found.emplace_back();
                 found.back().push_back(s.tokens[i]);
-                const bool ends = i + 1 == seq || s.starts[i + 1] != s.starts[i];
+                const bool ends = i + 1 == seq || s.positions[i + 1] == 0;
                 EXPECT_EQ(s.targets[i], ends ? -1 : s.tokens[i] + 1);
             }
         }
@@ -606,12 +606,12 @@ TEST(Documents, AreTruncatedDroppedOrSplit) {
     EXPECT_EQ(facts.too_long, 1);
     EXPECT_EQ(facts.untrained, 1);
     EXPECT_EQ(facts.untrained_parts, 1); // of the split one
-    int32_t tokens[4], targets[4], starts[4];
+    int32_t tokens[4], targets[4], positions[4];
     int64_t valid;
-    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 0, tokens, targets, starts, &valid), Z3D_OK);
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 0, tokens, targets, positions, &valid), Z3D_OK);
     EXPECT_EQ(valid, 1);
-    EXPECT_EQ(std::vector<int32_t>(starts, starts + 4), (std::vector<int32_t>{0, 0, 2, 2}));
-    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 1, tokens, targets, starts, &valid), Z3D_OK);
+    EXPECT_EQ(std::vector<int32_t>(positions, positions + 4), (std::vector<int32_t>{0, 1, 0, 1}));
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 1, tokens, targets, positions, &valid), Z3D_OK);
     EXPECT_EQ(valid, 0);
 }
 
@@ -622,12 +622,12 @@ TEST(Documents, MaskedTargetsAreIgnoredInWindowsToo) {
     Sample s = sample_of(windows, 0, 7);
     EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6}));
     EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256}));
-    EXPECT_EQ(s.starts, std::vector<int32_t>(7, 0));
+    EXPECT_EQ(s.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6}));
     Data documents({folder / "a.bin"}, 9, 1, {}, 65536, true, true);
     s = sample_of(documents, 0, 9);
     EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6, 256, 0}));
     EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256, -1, -1}));
-    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5, 8}));
+    EXPECT_EQ(s.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 0}));
 }
 
 TEST(Documents, OfMegatronLMsPairsAreThoseOfItsIndex) {
@@ -644,7 +644,7 @@ TEST(Documents, OfMegatronLMsPairsAreThoseOfItsIndex) {
     Sample s = sample_of(data, 0, 8);
     EXPECT_EQ(s.tokens, (std::vector<int32_t>{5, 6, 7, 8, 9, 11, 12, 13}));
     EXPECT_EQ(s.targets, (std::vector<int32_t>{6, 7, 8, 9, -1, 12, 13, -1}));
-    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5}));
+    EXPECT_EQ(s.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2}));
     m.documents = {1, 4}; // whose is the first one?
     write_file(folder / "x.idx", m.index());
     EXPECT_EQ(Data({folder / "x"}, 8, 1, {}, 65536, true, true).status, Z3D_ERR_DATA);

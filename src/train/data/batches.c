@@ -10,11 +10,6 @@ static int32_t *positions_at(const z3d_trainer *trainer, int64_t at) {
     return trainer->positions ? trainer->positions + at : NULL;
 }
 
-/* Turns the beginning of each token's document into the token's position in its document. */
-static void count_from_starts(int32_t *positions, int64_t seq) {
-    for (int64_t i = 0; positions && i < seq; i++) positions[i] = (int32_t)i - positions[i];
-}
-
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
     const z3d_config *config = trainer->config;
     int64_t rows = z3d_samples_of(&trainer->program, &trainer->mesh),
@@ -28,7 +23,6 @@ z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
             int64_t at = (micro * rows + row) * seq;
             Z3D_TRY(z3d_dataset_sample(trainer->train, base + position, trainer->tokens + at,
                                        trainer->targets + at, positions_at(trainer, at)));
-            count_from_starts(positions_at(trainer, at), seq);
         }
     return Z3D_OK;
 }
@@ -78,7 +72,6 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
         Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
                                    trainer->targets + row * seq, positions_at(trainer, row * seq),
                                    &valid));
-        count_from_starts(positions_at(trainer, row * seq), seq);
     }
     return Z3D_OK;
 }

@@ -147,17 +147,17 @@ void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_p
 
 /* Fills a sample from token `at` on: inputs 0, targets ignored, one document. */
 static void fill_up(const z3d_dataset *dataset, int64_t at, int32_t *tokens, int32_t *targets,
-                    int32_t *starts) {
+                    int32_t *positions) {
     for (int64_t i = at; i < dataset->seq_length; i++) {
         tokens[i] = 0;
         targets[i] = -1;
-        if (starts) starts[i] = (int32_t)at;
+        if (positions) positions[i] = (int32_t)(i - at);
     }
 }
 
 /* Reads a window; the last one of a file may have fewer tokens. */
 static z3d_status read_window(const z3d_dataset *dataset, const z3d_sample_place *place,
-                              int32_t *tokens, int32_t *targets, int32_t *starts) {
+                              int32_t *tokens, int32_t *targets, int32_t *positions) {
     const z3d_token_file *from = dataset->source[place->file].file;
     int64_t seq = dataset->seq_length, first = place->window * seq, rest = from->tokens - 1 - first,
             valid = rest < seq ? rest : seq;
@@ -168,7 +168,7 @@ static z3d_status read_window(const z3d_dataset *dataset, const z3d_sample_place
     memcpy(tokens + 1, targets, (size_t)(valid - 1) * sizeof *tokens);
     z3d_token_file_ignore(from, first + 1, valid, targets);
     fill_up(dataset, valid, tokens, targets, NULL);
-    if (starts) memset(starts, 0, (size_t)seq * sizeof *starts);
+    for (int64_t i = 0; i < seq && positions; i++) positions[i] = (int32_t)i;
     return Z3D_OK;
 }
 
@@ -187,26 +187,26 @@ static z3d_status read_piece(const z3d_dataset *dataset, const z3d_token_file *f
 }
 
 static z3d_status read_sample(const z3d_dataset *dataset, const z3d_sample_place *place,
-                              int32_t *tokens, int32_t *targets, int32_t *starts) {
+                              int32_t *tokens, int32_t *targets, int32_t *positions) {
     const source *from = &dataset->source[place->file];
     uint64_t key = epoch_key(dataset, place->epoch, place->file);
     int64_t at = 0;
     z3d_piece piece;
-    if (!dataset->documents) return read_window(dataset, place, tokens, targets, starts);
-    for (int64_t i = 0; z3d_packing_piece(&from->packing, key, place->window, i, &piece); i++) {
+    if (!dataset->documents) return read_window(dataset, place, tokens, targets, positions);
+    for (int64_t n = 0; z3d_packing_piece(&from->packing, key, place->window, n, &piece); n++) {
         Z3D_TRY(read_piece(dataset, from->file, &piece, tokens + at, targets + at));
-        for (int64_t j = at; j < at + piece.length && starts; j++) starts[j] = (int32_t)at;
+        for (int32_t i = 0; i < piece.length && positions; i++) positions[at + i] = i;
         at += piece.length;
     }
-    fill_up(dataset, at, tokens, targets, starts);
+    fill_up(dataset, at, tokens, targets, positions);
     return Z3D_OK;
 }
 
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets, int32_t *starts) {
+                              int32_t *targets, int32_t *positions) {
     z3d_sample_place place;
     z3d_dataset_locate(dataset, sample, &place);
-    return read_sample(dataset, &place, tokens, targets, starts);
+    return read_sample(dataset, &place, tokens, targets, positions);
 }
 
 bool z3d_dataset_masked(const z3d_dataset *dataset) {
@@ -242,15 +242,15 @@ int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *
 }
 
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int32_t *starts, int64_t *valid) {
+                              int32_t *targets, int32_t *positions, int64_t *valid) {
     z3d_sample_place place = {.window = index};
     while (place.file < dataset->count && place.window >= dataset->source[place.file].padded)
         place.window -= dataset->source[place.file++].padded;
     *valid = 0;
     if (index < 0 || place.file == dataset->count)
-        fill_up(dataset, 0, tokens, targets, starts);
+        fill_up(dataset, 0, tokens, targets, positions);
     else
-        Z3D_TRY(read_sample(dataset, &place, tokens, targets, starts));
+        Z3D_TRY(read_sample(dataset, &place, tokens, targets, positions));
     for (int64_t i = 0; i < dataset->seq_length; i++) *valid += targets[i] >= 0;
     return Z3D_OK;
 }
