@@ -48,11 +48,14 @@ static void check(const z3d_prompt_style *style, const z3d_prompt *prompt,
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const z3d_prompt_defaults defaults = {.tokens = 5, .positions = POSITIONS, .seed = 1};
     const z3d_answer answer = {(const char *)data, size < 32 ? size : 32, 3, size & 1};
     const bool system = size > 0 && *data == 's', talks = system || (size > 0 && *data == 'c');
     z3d_chat chat;
-    z3d_prompt_style style = {.chat = talks ? &chat : NULL, .system = system ? "Be brief." : NULL};
+    z3d_prompt_style style = {.chat = talks ? &chat : NULL,
+                              .system = system ? "Be brief." : NULL,
+                              .positions = POSITIONS,
+                              .tokens = 5,
+                              .seed = 1};
     z3d_prompts prompts;
     data += talks, size -= talks;
     char *text = malloc(size + 1);
@@ -60,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     if (z3d_chat_find("plain", style.tokenizer, &chat) != Z3D_OK) abort();
     if (size) memcpy(text, data, size);
-    z3d_status status = z3d_prompts_read(text, size, "p", &style, &defaults, &prompts);
+    z3d_status status = z3d_prompts_read(text, size, "p", &style, &prompts);
     if (status != Z3D_OK && status != Z3D_ERR_DATA) abort();
     if (status == Z3D_OK && prompts.count == 0) abort();
     for (int64_t i = 0; i < prompts.count && status == Z3D_OK; i++)

@@ -294,7 +294,7 @@ TEST(ChatTemplates, SpecialTokensInATextAreNoticed) {
     z3d_chat chat{};
     ASSERT_Z3D(z3d_chat_find("chatml", t, &chat));
     auto prompt = [&](const std::string &text, const char *system) {
-        const z3d_prompt_style style = {t, &chat, system};
+        const z3d_prompt_style style = {t, &chat, system, 0, 0, 0};
         z3d_prompt out{};
         const z3d_status status = z3d_prompt_encode(&style, text.c_str(), text.size(), &out);
         free(out.token);

@@ -27,12 +27,11 @@ class Prompts : public ::testing::Test {
         z3d_tokenizer_destroy(tokenizer);
     }
     z3d_status read(const std::string &text) {
-        const z3d_prompt_defaults defaults = {.tokens = 50, .positions = positions, .seed = 3};
-        const z3d_prompt_style style = {tokenizer, chat, system};
+        const z3d_prompt_style style = {tokenizer, chat, system, positions, 50, 3};
         char *copy = static_cast<char *>(malloc(text.size() + 1));
         memcpy(copy, text.data(), text.size());
         z3d_prompts_free(&prompts);
-        return z3d_prompts_read(copy, text.size(), "p.jsonl", &style, &defaults, &prompts);
+        return z3d_prompts_read(copy, text.size(), "p.jsonl", &style, &prompts);
     }
     std::string refused(const std::string &text) {
         EXPECT_EQ(read(text), Z3D_ERR_DATA) << text;

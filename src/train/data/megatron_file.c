@@ -5,7 +5,6 @@
  * endian and unaligned. */
 #include "src/train/data/token_file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAGIC_BYTES = 9, HEADER_BYTES = 34 };

@@ -113,17 +113,18 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
     return z3d_trainer_agree(trainer, status);
 }
 
-/* Makes tokens from a prompt; an error if it is longer than the model sees. */
-static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_style *style,
-                                const char *text, z3d_prompt *out) {
-    const z3d_config *config = trainer->config;
-    *out = (z3d_prompt){.tokens = config->generate_tokens, .seed = (uint64_t)config->generate_seed};
+/* The style of prompts that are texts. */
+static z3d_prompt_style style_of(const z3d_trainer *trainer) {
+    return (z3d_prompt_style){.tokenizer = trainer->tokenizer,
+                              .positions = trainer->model->positions,
+                              .tokens = trainer->config->generate_tokens,
+                              .seed = (uint64_t)trainer->config->generate_seed};
+}
+
+static z3d_status encode_prompt(const z3d_prompt_style *style, const char *text, z3d_prompt *out) {
+    *out = (z3d_prompt){.tokens = style->tokens, .seed = style->seed};
     Z3D_TRY(z3d_prompt_encode(style, text, strlen(text), out));
-    if (out->length <= trainer->model->positions) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
-                     "shorten it",
-                     (long long)out->length, (long long)trainer->model->positions);
+    return z3d_prompt_check(style, out, Z3D_ERR_CONFIG);
 }
 
 /* Positions for the longest text, prompt and answer. Equal on all ranks. */
@@ -150,7 +151,7 @@ static z3d_status continue_text(z3d_trainer *trainer, const z3d_generate_request
                                 const z3d_prompt_style *style, const char *text, listener *listener,
                                 z3d_generate_totals *totals) {
     z3d_prompt prompt;
-    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, style, text, &prompt));
+    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(style, text, &prompt));
     if (status == Z3D_OK && request) status = load(trainer, request, &prompt, 1);
     if (status == Z3D_OK) {
         if (trainer->rank == 0 && !listener->chat)
@@ -170,9 +171,9 @@ static z3d_status append(void *context, const char *text, size_t length) {
 }
 
 z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prompt) {
-    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
+    const z3d_prompt_style style = style_of(trainer);
     z3d_prompt encoded;
-    z3d_status status = encode_prompt(trainer, &style, prompt, &encoded);
+    z3d_status status = encode_prompt(&style, prompt, &encoded);
     free(encoded.token);
     return status;
 }
@@ -180,7 +181,7 @@ z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prom
 z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_string *out,
                               bool *stopped) {
     listener listener = {.show = append, .context = out};
-    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
+    const z3d_prompt_style style = style_of(trainer);
     z3d_generate_totals totals = {0};
     z3d_status status = continue_text(trainer, NULL, &style, prompt, &listener, &totals);
     *stopped = totals.stopped;
@@ -194,10 +195,6 @@ z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_stri
 static z3d_status read_prompts(z3d_trainer *trainer, const char *path,
                                const z3d_prompt_style *style, z3d_prompts *out) {
     enum { MOST = 1 << 30 };
-    const z3d_config *config = trainer->config;
-    const z3d_prompt_defaults defaults = {.tokens = config->generate_tokens,
-                                          .positions = trainer->model->positions,
-                                          .seed = (uint64_t)config->generate_seed};
     const bool input = strcmp(path, "-") == 0;
     z3d_string text = {0};
     z3d_status status = Z3D_OK;
@@ -210,8 +207,7 @@ static z3d_status read_prompts(z3d_trainer *trainer, const char *path,
         z3d_string_free(&text);
         return status;
     }
-    status = z3d_prompts_read(text.text, text.length, input ? "standard input" : path, style,
-                              &defaults, out);
+    status = z3d_prompts_read(text.text, text.length, input ? "standard input" : path, style, out);
     return z3d_trainer_agree(trainer, status);
 }
 
@@ -295,9 +291,9 @@ static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *req
     *result = (z3d_generate_result){.prompts = 1};
     Z3D_TRY(z3d_trainer_agree(trainer, check_output(trainer, request->output)));
     Z3D_TRY(z3d_trainer_begin_inference(trainer));
-    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer,
-                                    .chat = request->chat ? &chat : NULL,
-                                    .system = request->system};
+    z3d_prompt_style style = style_of(trainer);
+    style.chat = request->chat ? &chat : NULL;
+    style.system = request->system;
     z3d_status status =
         request->chat ? find_chat(trainer->tokenizer, request->chat_template, &chat) : Z3D_OK;
     status = z3d_trainer_agree(trainer, status);

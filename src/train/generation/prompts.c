@@ -57,6 +57,15 @@ z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, si
     return status;
 }
 
+z3d_status z3d_prompt_check(const z3d_prompt_style *style, const z3d_prompt *prompt,
+                            z3d_status error) {
+    if (prompt->length <= style->positions) return Z3D_OK;
+    return Z3D_ERROR(error,
+                     "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
+                     "shorten it",
+                     (long long)prompt->length, (long long)style->positions);
+}
+
 /* Puts the system message before the messages, unless they have one. */
 static z3d_status add_system(const z3d_prompt_style *style, z3d_conversation *talk) {
     if (!style->system || talk->message[0].role == Z3D_CHAT_SYSTEM) return Z3D_OK;
@@ -154,28 +163,23 @@ static z3d_status encode_line(const z3d_json_lines *lines, const z3d_prompt_styl
 }
 
 static z3d_status take_line(const z3d_json_lines *lines, const z3d_prompt_style *style,
-                            const z3d_prompt_defaults *defaults, z3d_prompt *prompt) {
+                            z3d_prompt *prompt) {
     int64_t seed = -1;
     const char *key;
-    prompt->tokens = defaults->tokens;
+    prompt->tokens = style->tokens;
     Z3D_TRY(find_prompt(lines->object, style->chat != NULL, &key));
     Z3D_TRY(take_number(lines->object, "tokens", 1, MOST_TOKENS, &prompt->tokens));
     Z3D_TRY(take_number(lines->object, "seed", 0, INT64_MAX, &seed));
-    prompt->seed = seed >= 0 ? (uint64_t)seed : defaults->seed;
+    prompt->seed = seed >= 0 ? (uint64_t)seed : style->seed;
     prompt->line = seed >= 0 ? 0 : (uint64_t)lines->line - 1;
     Z3D_TRY(encode_line(lines, style, key, prompt));
-    if (prompt->length > defaults->positions)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
-                         "shorten it",
-                         (long long)prompt->length, (long long)defaults->positions);
+    Z3D_TRY(z3d_prompt_check(style, prompt, Z3D_ERR_DATA));
     append_head(lines->object, key, &prompt->head);
     return prompt->head.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts") : Z3D_OK;
 }
 
 /* Collects the errors of all lines, so that the user can correct the file at once. */
-static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *style,
-                             const z3d_prompt_defaults *defaults, z3d_prompts *out,
+static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *style, z3d_prompts *out,
                              z3d_string *errors, int64_t *wrong) {
     for (;;) {
         z3d_status status = z3d_json_lines_next_object(lines);
@@ -185,7 +189,7 @@ static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *styl
                 z3d_grow(out->count, &out->capacity, sizeof *out->prompt, "prompts", &out->prompt));
             z3d_prompt *prompt = &out->prompt[out->count++];
             *prompt = (z3d_prompt){0};
-            status = z3d_json_lines_context(lines, take_line(lines, style, defaults, prompt));
+            status = z3d_json_lines_context(lines, take_line(lines, style, prompt));
         }
         if (status != Z3D_OK && status != Z3D_ERR_DATA) return status;
         if (status == Z3D_ERR_DATA && ++*wrong <= MOST_ERRORS)
@@ -201,8 +205,7 @@ static bool is_plain_text(const char *text, size_t length) {
 }
 
 z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
-                            const z3d_prompt_style *style, const z3d_prompt_defaults *defaults,
-                            z3d_prompts *out) {
+                            const z3d_prompt_style *style, z3d_prompts *out) {
     z3d_json_lines lines = {.path = path, .key = "prompt", .strict = true};
     z3d_string errors = {0};
     int64_t wrong = 0;
@@ -214,7 +217,7 @@ z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
                          path);
     }
     z3d_json_lines_of(&lines, text, length);
-    z3d_status status = read_lines(&lines, style, defaults, out, &errors, &wrong);
+    z3d_status status = read_lines(&lines, style, out, &errors, &wrong);
     z3d_json_lines_free(&lines);
     if (wrong > MOST_ERRORS)
         z3d_string_append(&errors, "\n... and %lld more lines are wrong",

@@ -1,6 +1,5 @@
 /* Draws the next token from logits. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/train/generation/generate.h"

@@ -1,5 +1,4 @@
 /* Encodes a conversation as its template does, and marks untrained tokens. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/train/data/token_writer.h"

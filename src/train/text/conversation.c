@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void z3d_conversation_free(z3d_conversation *c) {
     free(c->message);

@@ -1,8 +1,7 @@
 /* Reads objects of instruction data and encodes them. */
 #include "src/train/text/instruction.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "src/train/data/token_writer.h"
 
