@@ -38,15 +38,8 @@ static void hold_out_tail(z3d_tokenize_work *w, double wanted) {
     while (at > 0 && after + (double)w->document[at].tokens < wanted)
         after += (double)w->document[at--].tokens;
     const z3d_tokenize_document *d = &w->document[at];
-    if (d->first_part < 0) return;
-    int64_t end = w->parts;
-    for (int64_t i = at + 1; i < result->documents; i++)
-        if (w->document[i].first_part >= 0) {
-            end = w->document[i].first_part;
-            break;
-        }
     const double target = (double)d->tokens - (wanted - after);
-    for (int64_t i = d->first_part; i < end - 1; i++) {
+    for (int64_t i = d->first_part; i < d->first_part + d->parts - 1; i++) {
         tokens += w->part[i].tokens;
         bool nearer = fabs((double)tokens - target) < fabs((double)best - target);
         if (w->part[i].ends_line && (best == 0 || nearer)) best = tokens;

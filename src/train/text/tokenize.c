@@ -47,7 +47,7 @@ static z3d_status begin_document(z3d_tokenize_work *w, uint64_t hash, const char
     Z3D_TRY(z3d_grow(w->result->documents, &w->document_capacity, sizeof *w->document,
                      "a list of documents", &w->document));
     w->document[w->result->documents++] =
-        (z3d_tokenize_document){.hash = hash, .first_part = path ? w->parts : -1, .path = path};
+        (z3d_tokenize_document){.hash = hash, .first_part = w->parts, .path = path};
     return Z3D_OK;
 }
 
@@ -61,9 +61,10 @@ static z3d_status add_text(z3d_tokenize_work *w, const char *text, size_t bytes,
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     last->tokens += (int64_t)w->ids.count;
     w->result->bytes += (int64_t)bytes;
-    if (last->first_part < 0) return Z3D_OK;
+    if (!last->path) return Z3D_OK;
     Z3D_TRY(z3d_grow(w->parts, &w->part_capacity, sizeof *w->part, "a list of parts of texts",
                      &w->part));
+    last->parts++;
     w->part[w->parts++] = (z3d_tokenize_part){(int64_t)w->ids.count, text[bytes - 1] == '\n'};
     return Z3D_OK;
 }

@@ -10,8 +10,8 @@
 typedef struct z3d_tokenize_document {
     uint64_t hash;
     int64_t tokens;
-    int64_t first_part; /* index of a text file's first part; -1: a JSON line, which has no parts */
-    const char *path;   /* of a text file */
+    int64_t first_part, parts; /* of a text file, index and number; a JSON line has none */
+    const char *path;          /* of a text file */
     bool held_out;
 } z3d_tokenize_document;
 
