@@ -194,9 +194,9 @@ z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
 /* The number of windows of one file; *first: the index of its first window. */
 int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first);
-/* Window `index` as a sample (see z3d_dataset_sample); *valid: how many of its targets are trained.
- * For an index outside 0 .. windows-1 all targets are ignored. */
+/* Window `index` as a sample (see z3d_dataset_sample). For an index outside 0 .. windows-1 all
+ * targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int32_t *positions, int64_t *valid);
+                              int32_t *targets, int32_t *positions);
 
 #endif

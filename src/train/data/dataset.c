@@ -242,15 +242,12 @@ int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *
 }
 
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int32_t *positions, int64_t *valid) {
+                              int32_t *targets, int32_t *positions) {
     z3d_sample_place place = {.window = index};
     while (place.file < dataset->count && place.window >= dataset->source[place.file].padded)
         place.window -= dataset->source[place.file++].padded;
-    *valid = 0;
-    if (index < 0 || place.file == dataset->count)
-        fill_up(dataset, 0, tokens, targets, positions);
-    else
-        Z3D_TRY(read_sample(dataset, &place, tokens, targets, positions));
-    for (int64_t i = 0; i < dataset->seq_length; i++) *valid += targets[i] >= 0;
+    if (index >= 0 && place.file < dataset->count)
+        return read_sample(dataset, &place, tokens, targets, positions);
+    fill_up(dataset, 0, tokens, targets, positions);
     return Z3D_OK;
 }

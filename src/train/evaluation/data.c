@@ -150,18 +150,18 @@ z3d_status z3d_evaluation_bytes(const z3d_dataset *dataset, const z3d_tokenizer 
                                 int64_t seq_length, int64_t *out) {
     int32_t *tokens;
     z3d_string text = {0};
-    int64_t bytes = 0, valid, windows = z3d_dataset_windows(dataset);
+    int64_t bytes = 0, windows = z3d_dataset_windows(dataset);
     z3d_status status = Z3D_OK;
     Z3D_TRY(z3d_new(2 * (size_t)seq_length, sizeof *tokens, "a window", &tokens));
     int32_t *targets = tokens + seq_length;
     for (int64_t w = 0; w < windows && status == Z3D_OK && bytes >= 0; w++) {
-        status = z3d_dataset_window(dataset, w, tokens, targets, NULL, &valid);
+        status = z3d_dataset_window(dataset, w, tokens, targets, NULL);
         if (status != Z3D_OK) break;
         z3d_string_clear(&text);
-        for (int64_t i = 0, kept = 0; i < seq_length; i++)
+        size_t kept = 0;
+        for (int64_t i = 0; i < seq_length; i++)
             if (targets[i] >= 0) targets[kept++] = targets[i];
-        const z3d_status decoded =
-            z3d_tokenizer_decode(tokenizer, targets, (size_t)valid, false, &text);
+        const z3d_status decoded = z3d_tokenizer_decode(tokenizer, targets, kept, false, &text);
         if (text.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text");
         bytes = decoded == Z3D_OK ? bytes + (int64_t)text.length : -1;
     }

@@ -38,6 +38,7 @@ typedef struct z3d_vocabulary {
     int32_t size;
     bool byte_level;         /* the file writes bytes as characters (GPT-2's alphabet) */
     z3d_bpe_token *token;    /* [size] */
+    unsigned char *added;    /* [size]: Z3D_ADDED_*, 0 for other tokens */
     z3d_string text, joined; /* joined: scratch memory of z3d_vocabulary_add_merge */
     int32_t *place;          /* tokens by their bytes: a hash table of ids, -1: empty */
     size_t places;           /* in it, a power of two */
@@ -174,7 +175,7 @@ typedef struct z3d_splitters z3d_splitters;
 z3d_status z3d_splitters_create(z3d_splitters **out);
 void z3d_splitters_destroy(z3d_splitters *s);
 /* Adds a stage. word(text, length): the length of the word at the beginning of the text. */
-z3d_status z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t));
+void z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t));
 /* Adds a stage. pattern: in PCRE2's syntax, which includes that of Hugging Face's patterns;
  * literal: the pattern is plain text. ERR_DATA: the pattern is wrong; the error says where. */
 z3d_status z3d_splitters_add_pattern(z3d_splitters *s, const char *pattern, bool literal,
@@ -195,7 +196,6 @@ typedef struct z3d_bpe_tokenizer {
     z3d_word_merger *merger;
     z3d_added_set raw, rewritten; /* added tokens: `raw` ones are found in the original text,
                                      `rewritten` ones in the normalised text between them */
-    unsigned char *added;         /* [vocabulary.size]: Z3D_ADDED_* */
     z3d_rewrites normalizer;      /* for the text between `raw` tokens */
     z3d_rewrites spaces;          /* for the text between all added tokens */
     bool first_only;              /* `spaces` prepends only at the beginning of a text */

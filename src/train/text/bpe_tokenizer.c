@@ -24,7 +24,7 @@ static z3d_status encode_between(z3d_bpe_tokenizer *t, const char *text, size_t 
     if (length == 0) return Z3D_OK;
     Z3D_TRY(z3d_rewrites_apply(&t->normalizer, begins || !first, &text, &length));
     for (size_t at = 0; at < length;) {
-        z3d_found found = z3d_added_set_find(&t->rewritten, t->added, text, length, at);
+        z3d_found found = z3d_added_set_find(&t->rewritten, t->vocabulary.added, text, length, at);
         bool prepend = first && at == 0 ? begins : !t->first_only;
         Z3D_TRY(encode_words(t, text + at, found.begin - at, prepend, out));
         if (found.id >= 0) Z3D_TRY(z3d_token_list_add(out, found.id));
@@ -40,7 +40,7 @@ static z3d_status encode_text(z3d_bpe_tokenizer *t, const char *text, size_t len
         return Z3D_ERROR(Z3D_ERR_USAGE, "%zu bytes of text at once; at most %d are supported",
                          length, LONGEST_TEXT);
     for (size_t at = 0; at < length;) {
-        z3d_found found = z3d_added_set_find(&t->raw, t->added, text, length, at);
+        z3d_found found = z3d_added_set_find(&t->raw, t->vocabulary.added, text, length, at);
         Z3D_TRY(encode_between(t, text + at, found.begin - at, first && at == 0, begins, out));
         if (found.id >= 0) Z3D_TRY(z3d_token_list_add(out, found.id));
         at = found.end;
@@ -63,7 +63,7 @@ z3d_status z3d_tokenizer_encode_after(z3d_tokenizer *tokenizer, const char *text
 static void append_token(const z3d_bpe_tokenizer *t, int32_t id, z3d_string *out) {
     const z3d_vocabulary *v = &t->vocabulary;
     const char *text = v->text.text + v->token[id].begin;
-    if (t->added[id] & Z3D_ADDED_SPECIAL || v->token[id].length == 0) return;
+    if (t->vocabulary.added[id] & Z3D_ADDED_SPECIAL || v->token[id].length == 0) return;
     int byte = t->byte_tokens ? z3d_vocabulary_byte_of(v, id) : -1;
     char c = (char)byte;
     if (byte >= 0)
@@ -101,8 +101,8 @@ z3d_status z3d_tokenizer_decode(const z3d_tokenizer *tokenizer, const int32_t *i
 static const char *find_in(const z3d_bpe_tokenizer *t, const z3d_added_set *set, const char *text,
                            size_t length, size_t *bytes) {
     for (size_t at = 0; at < length;) {
-        const z3d_found found = z3d_added_set_find(set, t->added, text, length, at);
-        if (found.id >= 0 && t->added[found.id] & Z3D_ADDED_SPECIAL) {
+        const z3d_found found = z3d_added_set_find(set, t->vocabulary.added, text, length, at);
+        if (found.id >= 0 && t->vocabulary.added[found.id] & Z3D_ADDED_SPECIAL) {
             *bytes = t->vocabulary.token[found.id].length;
             return t->vocabulary.text.text + t->vocabulary.token[found.id].begin;
         }
@@ -136,7 +136,6 @@ void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
     z3d_rewrites_free(&t->normalizer);
     z3d_rewrites_free(&t->spaces);
     z3d_splitters_destroy(t->splitters);
-    free(t->added);
     z3d_token_list_free(&t->base.ends);
     free(t->base.path);
     free(t);
@@ -159,8 +158,7 @@ z3d_status z3d_bpe_tokenizer_create(z3d_tokenizer_kind kind, z3d_bpe_tokenizer *
 z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *text,
                                   bool normalized, int flags) {
     size_t length = strlen(text);
-    if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
-    t->added[id] = (unsigned char)flags;
+    t->vocabulary.added[id] = (unsigned char)flags;
     if (normalized) Z3D_TRY(z3d_rewrites_apply(&t->normalizer, true, &text, &length));
     if (length == 0) return Z3D_OK;
     return z3d_added_set_add(normalized ? &t->rewritten : &t->raw, text, length, id);
@@ -184,8 +182,7 @@ z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
     /* If the whole text would be one word, cuts it where the tokens stay the same. */
     if (!v->byte_level && !v->ignore_merges && z3d_splitters_count(t->splitters) == 0 &&
         marks_begin_tokens(v))
-        Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_marked_word));
-    if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
+        z3d_splitters_add_function(t->splitters, z3d_marked_word);
     t->base.vocab_size = v->size;
     if (t->base.begin_of_text >= 0) t->base.usual_begin = t->base.begin_of_text;
     for (int32_t id = 0; id < v->size; id++) {

@@ -69,6 +69,7 @@ z3d_status z3d_vocabulary_create(z3d_vocabulary *v, int64_t size, int64_t merges
     *v = (z3d_vocabulary){.size = (int32_t)size, .unknown = -1, .byte_level = byte_level};
     v->places = table_size((size_t)size);
     Z3D_TRY(z3d_new((size_t)size + 1, sizeof *v->token, "the tokens", &v->token));
+    Z3D_TRY(z3d_new((size_t)size + 1, sizeof *v->added, "the added tokens", &v->added));
     Z3D_TRY(z3d_new(v->places, sizeof *v->place, "the tokens", &v->place));
     for (size_t i = 0; i < v->places; i++) v->place[i] = -1;
     size_t merge_places = table_size((size_t)merges);
@@ -81,6 +82,7 @@ z3d_status z3d_vocabulary_create(z3d_vocabulary *v, int64_t size, int64_t merges
 
 void z3d_vocabulary_free(z3d_vocabulary *v) {
     free(v->token);
+    free(v->added);
     free(v->place);
     free(v->merge);
     z3d_string_free(&v->text);

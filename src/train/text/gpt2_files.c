@@ -108,6 +108,6 @@ z3d_status z3d_gpt2_files_read(z3d_bpe_tokenizer *t, const z3d_json *vocab, cons
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: no token %s, which ends a document", vocab_path,
                          Z3D_END_OF_TEXT);
     t->base.end_of_text = end;
-    Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_gpt2_word));
+    z3d_splitters_add_function(t->splitters, z3d_gpt2_word);
     return z3d_bpe_tokenizer_mark(t, end, Z3D_END_OF_TEXT, false, Z3D_ADDED_SPECIAL);
 }

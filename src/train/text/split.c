@@ -56,9 +56,8 @@ int z3d_splitters_count(const z3d_splitters *s) {
     return s->count;
 }
 
-z3d_status z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t)) {
+void z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t)) {
     s->stage[s->count++] = (splitter){.word = word};
-    return Z3D_OK;
 }
 
 /* Replaces \s by Unicode's white space: PCRE2's \s also has U+180E, which is no white space since

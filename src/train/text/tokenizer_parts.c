@@ -118,7 +118,7 @@ static z3d_status read_byte_level(reader *r, const z3d_json *part) {
         Z3D_TRY(add_rewrite(r, part, &t->spaces, prepend(" ", true)));
     }
     if (z3d_json_flag(part, "use_regex", true))
-        return z3d_splitters_add_function(t->splitters, z3d_gpt2_word);
+        z3d_splitters_add_function(t->splitters, z3d_gpt2_word);
     return Z3D_OK;
 }
 
