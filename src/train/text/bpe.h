@@ -48,7 +48,7 @@ typedef struct z3d_vocabulary {
     int32_t unknown;    /* the token for text without a token; -1: such text is left out */
     bool fuse_unknown;  /* unknown neighbours become one token */
     bool ignore_merges; /* a word that is a token needs no merges */
-    bool only_bytes;    /* each byte is a token; there are no merges */
+    bool only_bytes;    /* ids 0-255 are the bytes; there are no merges */
 } z3d_vocabulary;
 
 /* Creates an empty vocabulary with room for ids 0 .. size - 1 and `merges` merges. Free also after
@@ -208,7 +208,7 @@ typedef struct z3d_bpe_tokenizer {
 /* Creates a tokenizer without stages. Destroy it also after a failure. */
 z3d_status z3d_bpe_tokenizer_create(z3d_tokenizer_kind kind, z3d_bpe_tokenizer **out);
 /* Call it after the vocabulary is complete. Makes token `id` an added token, which is found by
- * `text`. normalized: it is searched in normalised text. */
+ * `text` ("": by none). normalized: it is searched in normalised text. */
 z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *text,
                                   bool normalized, int flags);
 /* Call it when all stages are set. */

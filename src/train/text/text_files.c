@@ -244,11 +244,6 @@ z3d_status z3d_refuse_wide(const char *path, const char *begin, size_t count) {
     return kind == Z3D_TEXT_NONE ? Z3D_OK : z3d_text_refuse(path, path, kind);
 }
 
-/* Parquet's mark, and after it the first byte of a page, which no text has. */
-static bool begins_as_parquet(const unsigned char *bytes, size_t count) {
-    return count > 4 && memcmp(bytes, "PAR1\x15", 5) == 0;
-}
-
 typedef struct survey {
     int64_t bytes, faults, characters; /* characters: those of several bytes */
     bool nul;
@@ -266,8 +261,9 @@ static int64_t many_byte_characters(const unsigned char *bytes, size_t count) {
 static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool last) {
     size_t rest;
     if (s->bytes == 0) s->wide = wide_kind(buffer, *count);
-    s->nul |=
-        memchr(buffer, 0, *count) != NULL || (s->bytes == 0 && begins_as_parquet(buffer, *count));
+    s->nul |= memchr(buffer, 0, *count) != NULL;
+    /* Parquet's mark, and after it the first byte of a page, which no text has. */
+    if (s->bytes == 0 && *count > 4 && memcmp(buffer, "PAR1\x15", 5) == 0) s->nul = true;
     int64_t faults = z3d_utf8_faults(buffer, *count, &rest);
     if (last)
         faults += (int64_t)rest;
