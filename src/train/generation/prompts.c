@@ -197,7 +197,7 @@ static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *styl
     }
 }
 
-/* Whether the text, after a byte-order mark and white space, does not begin with an object. */
+/* Whether the text, after a byte-order mark and white space, begins with neither { nor [. */
 static bool is_plain_text(const char *text, size_t length) {
     size_t at = z3d_json_mark_length(text, length);
     while (at < length && z3d_json_is_white(text[at])) at++;
@@ -210,14 +210,13 @@ z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
     z3d_string errors = {0};
     int64_t wrong = 0;
     *out = (z3d_prompts){0};
-    if (is_plain_text(text, length)) {
-        free(text);
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: it has no JSON lines: each line must be {\"prompt\": \"a text\"}",
-                         path);
-    }
     z3d_json_lines_of(&lines, text, length);
-    z3d_status status = read_lines(&lines, style, out, &errors, &wrong);
+    z3d_status status =
+        is_plain_text(text, length)
+            ? Z3D_ERROR(Z3D_ERR_DATA,
+                        "%s: it has no JSON lines: each line must be {\"prompt\": \"a text\"}",
+                        path)
+            : read_lines(&lines, style, out, &errors, &wrong);
     z3d_json_lines_free(&lines);
     if (wrong > MOST_ERRORS)
         z3d_string_append(&errors, "\n... and %lld more lines are wrong",
