@@ -27,18 +27,6 @@ static z3d_status add_tokens(z3d_vocabulary *v, const z3d_json *root, const char
                      path, byte);
 }
 
-static z3d_status read_vocab(z3d_vocabulary *v, const z3d_json *root, const char *path,
-                             int64_t merges) {
-    if (root->type != Z3D_JSON_OBJECT)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:1: not a vocabulary; expected {\"token\": id, ...}",
-                         path);
-    if (root->count > Z3D_MAX_TOKEN_ID)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens; expected fewer than 2^24", path,
-                         (long long)root->count);
-    Z3D_TRY(z3d_vocabulary_create(v, root->count, merges, true));
-    return add_tokens(v, root, path);
-}
-
 /* ---- merges.txt ---- */
 
 static z3d_status add_merge(z3d_vocabulary *v, const char *path, int64_t line, const char *text,
@@ -88,8 +76,15 @@ static z3d_status check_merges(const z3d_vocabulary *v, const char *vocab, const
 static z3d_status read_both(z3d_vocabulary *v, const z3d_json *vocab, const char *vocab_path,
                             const char *merges_path, const char *merges, size_t length) {
     int64_t lines = 1;
+    if (vocab->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:1: not a vocabulary; expected {\"token\": id, ...}",
+                         vocab_path);
+    if (vocab->count > Z3D_MAX_TOKEN_ID)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens; expected fewer than 2^24", vocab_path,
+                         (long long)vocab->count);
     for (size_t i = 0; i < length; i++) lines += merges[i] == '\n';
-    Z3D_TRY(read_vocab(v, vocab, vocab_path, lines));
+    Z3D_TRY(z3d_vocabulary_create(v, vocab->count, lines, true));
+    Z3D_TRY(add_tokens(v, vocab, vocab_path));
     Z3D_TRY(add_merges(v, merges_path, merges, length));
     return check_merges(v, vocab_path, merges_path);
 }

@@ -175,35 +175,29 @@ static z3d_status add_file_text(z3d_tokenize_work *w, const char *path, int64_t 
 
 /* ---- JSON lines ---- */
 
-/* Whether the document with these bytes is new; *hash: its hash. */
-static z3d_status is_new(z3d_tokenize_work *w, const void *bytes, size_t count,
-                         z3d_content_hash *hash, bool *added) {
-    *hash = (z3d_content_hash){{0, 0}};
-    z3d_content_hash_add(hash, bytes, count);
-    Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, added));
+/* Begins the document of a JSON line, unless one with the same bytes was seen before. */
+static z3d_status begin_line(z3d_tokenize_work *w, const void *bytes, size_t count, bool *added) {
+    z3d_content_hash hash = {{0, 0}};
+    z3d_content_hash_add(&hash, bytes, count);
+    Z3D_TRY(z3d_hash_set_add(&w->seen, hash, added));
     w->result->duplicate_documents += !*added;
-    return Z3D_OK;
+    return *added ? begin_document(w, hash.word[0], NULL) : Z3D_OK;
 }
 
 static z3d_status add_line(z3d_tokenize_work *w, const char *text, size_t bytes) {
-    z3d_content_hash hash;
     bool added;
-    Z3D_TRY(is_new(w, text, bytes, &hash, &added));
-    if (!added) return Z3D_OK;
-    Z3D_TRY(begin_document(w, hash.word[0], NULL));
-    return add_text(w, text, bytes, true, true);
+    Z3D_TRY(begin_line(w, text, bytes, &added));
+    return added ? add_text(w, text, bytes, true, true) : Z3D_OK;
 }
 
 static z3d_status add_instruction(z3d_tokenize_work *w, z3d_json_lines *lines) {
-    z3d_content_hash hash;
     int64_t bytes;
     bool added;
     w->ids.count = 0;
     Z3D_TRY(z3d_instructions_encode(&w->in, lines, &w->ids, &bytes));
     lines->bad = false;
-    Z3D_TRY(is_new(w, w->ids.id, w->ids.count * sizeof *w->ids.id, &hash, &added));
+    Z3D_TRY(begin_line(w, w->ids.id, w->ids.count * sizeof *w->ids.id, &added));
     if (!added) return Z3D_OK;
-    Z3D_TRY(begin_document(w, hash.word[0], NULL));
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     w->document[w->result->documents - 1].tokens = (int64_t)w->ids.count;
     w->result->bytes += bytes;
