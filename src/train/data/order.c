@@ -33,22 +33,21 @@ struct z3d_blend {
 /* Sets integer quotas whose sum is the period: each rounded down, but at least one; the sources
  * with the largest remainders get the rest. */
 static void set_quotas(z3d_blend *blend, const double *weight) {
-    double total = 0, largest = 0;
+    double total = 0, largest = 0, share[Z3D_BLEND_MAX];
     for (int i = 0; i < blend->count; i++) largest = fmax(largest, weight[i]);
     for (int i = 0; i < blend->count; i++)
         total += weight[i] / largest; /* divided first, so that the sum cannot overflow */
     int32_t sum = 0;
     for (int i = 0; i < blend->count; i++) {
-        double share = weight[i] / largest / total * Z3D_BLEND_PERIOD;
-        blend->quota[i] = share < 1 ? 1 : (int32_t)share;
+        share[i] = weight[i] / largest / total * Z3D_BLEND_PERIOD;
+        blend->quota[i] = share[i] < 1 ? 1 : (int32_t)share[i];
         sum += blend->quota[i];
     }
     while (sum != Z3D_BLEND_PERIOD) {
         int best = -1;
         double best_gap = -INFINITY, sign = sum < Z3D_BLEND_PERIOD ? 1 : -1;
         for (int i = 0; i < blend->count; i++) {
-            double share = weight[i] / largest / total * Z3D_BLEND_PERIOD;
-            double gap = sign * (share - blend->quota[i]);
+            double gap = sign * (share[i] - blend->quota[i]);
             if (gap > best_gap && (sign > 0 || blend->quota[i] > 1)) best = i, best_gap = gap;
         }
         blend->quota[best] += (int32_t)sign;
