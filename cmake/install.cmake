@@ -41,7 +41,7 @@ set(ZERO3D_FACES
   src/base/base.h src/base/config.h src/device/device.h parallel/parallel.h tensor_parallel/tensor_parallel.h src/model/model.h
   src/model/gpt/gpt.h src/model/llama/llama.h zero/zero.h checkpoint/checkpoint.h src/plan/plan.h src/train/train.h src/train/data.h)
 file(GLOB folder_headers RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src/base/*.h ${CMAKE_SOURCE_DIR}/src/base/config/keys/*.h ${CMAKE_SOURCE_DIR}/zero/program/*.h)
-foreach(header ${ZERO3D_FACES} ${folder_headers} src/base/config/keys.h src/device/kernels.h src/device/collectives.h src/model/unit.h src/model/lora.h src/model/layers.h src/model/transformer.h parallel/schedule/schedule.h zero/program.h src/train/tokenizer.h)
+foreach(header ${ZERO3D_FACES} ${folder_headers} src/base/config/keys.h src/device/kernels.h src/device/collectives.h src/model/unit.h src/model/lora.h src/model/layers.h src/model/transformer.h parallel/schedule/schedule.h zero/program.h src/train/tokenizer.h src/train/data/token_file.h)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/zero3d/${folder})
 endforeach()

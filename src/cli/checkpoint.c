@@ -368,7 +368,7 @@ static void report_end(const z3d_export *what, z3d_string *text) {
     for (size_t i = 0; i < t->ends.count; i++) stops |= t->ends.id[i] == end;
     if (end >= 0 && !stops) {
         z3d_string_append(text, "note: the chat template ends an answer with ");
-        t->ops->name_token(t, end, text);
+        z3d_tokenizer_name_token(t, end, text);
         z3d_string_append(text, ": add its id, %d, to eos_token_id of %s/generation_config.json\n",
                           (int)end, what->to);
     }

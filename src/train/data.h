@@ -14,6 +14,7 @@
 
 #include "src/base/base.h"
 #include "src/base/config.h"
+#include "src/train/data/token_file.h"
 #include "src/train/tokenizer.h"
 
 /* ---- making token files: `zero3d data tokenize` ---- */
@@ -57,7 +58,8 @@ typedef struct z3d_tokenize_progress {
 } z3d_tokenize_progress;
 
 typedef struct z3d_tokenize_options {
-    const char *const *inputs; /* files and folders; folders are walked, in name order */
+    const char *const
+        *inputs; /* files and folders; a folder stands for all files below it, in name order */
     int count;
     const char *output_train;      /* .bin to write */
     const char *output_validation; /* .bin of the held-out documents; NULL: nothing is held out */
@@ -121,44 +123,6 @@ void z3d_tokenize_progress_line(const z3d_tokenize_progress *progress, z3d_strin
 void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,
                           z3d_string *out);
 
-/* ---- token files ---- */
-
-typedef struct z3d_token_file z3d_token_file;
-
-/* Maps a token file. Its content decides between two formats: llm.c's .bin (256 int32 of header:
- * magic 20240520 version 1 with uint16 tokens, magic 20240801 version 7 with uint32 tokens, token
- * count in header[2]); and Megatron-LM's .bin/.idx pair, named by its .idx, its .bin or the path
- * without an ending. The sequences of a pair are read one after the other, as one stream. Errors:
- * ERR_IO (missing, unreadable), ERR_DATA (empty, truncated, trailing bytes, wrong magic or version,
- * not a token type). */
-z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
-void z3d_token_file_close(z3d_token_file *file);
-int64_t z3d_token_file_tokens(const z3d_token_file *file);
-/* Finds where documents begin, unless that is known: reads the index of a Megatron-LM pair.
- * ERR_DATA: the file does not say. */
-z3d_status z3d_token_file_find_documents(z3d_token_file *file);
-/* Number of documents; 0: their borders are not known. */
-int64_t z3d_token_file_documents(const z3d_token_file *file);
-/* The index of the first token of document 0 .. documents - 1; for `documents`, the number of
- * tokens. */
-int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document);
-/* Whether the file says which tokens are trained as targets; otherwise all are. */
-bool z3d_token_file_masked(const z3d_token_file *file);
-/* Whether one of the tokens first .. first+count-1 is trained as a target. */
-bool z3d_token_file_trains(const z3d_token_file *file, int64_t first, int64_t count);
-/* Sets targets[0 .. count) to -1 (ignored) where the token is not trained; targets[0] is token
- * `first`. */
-void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t count,
-                           int32_t *targets);
-/* The digest of the tokenizer that made the file; 0: unknown, as in other programs' files. */
-uint64_t z3d_token_file_digest(const z3d_token_file *file);
-/* ERR_CONFIG if another tokenizer made the file. */
-z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer);
-/* Tokens first .. first+count-1. ERR_DATA with file, position and value if one is not in 0 ..
- * vocab_size-1; ERR_IO if the file became shorter during the run. */
-z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
-                               int32_t vocab_size, int32_t *out);
-
 /* ---- samples ---- */
 
 typedef struct z3d_dataset z3d_dataset;
@@ -184,8 +148,8 @@ typedef struct z3d_dataset_config {
     z3d_too_long too_long; /* with documents */
 } z3d_dataset_config;
 
-/* Opens the files. Errors: z3d_token_file_open's; ERR_DATA when a file holds too few tokens. Not
- * collective. */
+/* Opens the files. Errors: z3d_token_file_open's; ERR_CONFIG when there is no file; ERR_DATA when a
+ * file holds too few tokens. Not collective. */
 z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out);
 void z3d_dataset_close(z3d_dataset *dataset);
 int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
@@ -217,10 +181,10 @@ typedef struct z3d_sample_place {
 /* File, epoch and window of sample `sample` (from 0) of the run. */
 void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out);
 /* The tokens and targets of sample `sample` of the run, each int32[seq_length]; a target that is
- * not trained is -1. starts, int32[seq_length] or NULL: for each token, the index in the sample
- * where its document begins; 0 in windows. */
+ * not trained is -1. positions, int32[seq_length] or NULL: the position of each token in
+ * its document; in a window, its position there. */
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets, int32_t *starts);
+                              int32_t *targets, int32_t *positions);
 /* Whether one of the files says which tokens are trained. */
 bool z3d_dataset_masked(const z3d_dataset *dataset);
 z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
@@ -230,9 +194,9 @@ z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
 /* The number of windows of one file; *first: the index of its first window. */
 int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first);
-/* Window `index` as a sample (see z3d_dataset_sample); *valid: how many of its targets are trained.
- * For an index outside 0 .. windows-1 all targets are ignored. */
+/* Window `index` as a sample (see z3d_dataset_sample). For an index outside 0 .. windows-1 all
+ * targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
-                              int32_t *targets, int32_t *starts, int64_t *valid);
+                              int32_t *targets, int32_t *positions);
 
 #endif

@@ -1,7 +1,6 @@
-/* Tokenizers: text <-> token ids. One table of functions has three implementations. `bytes`: ids
- * 0-255 are the bytes, 256 ends a document. `gpt2`: GPT-2's byte-level BPE, from the user's
- * vocab.json and merges.txt. `huggingface`: BPE as a tokenizer.json describes it. No function here
- * is collective. */
+/* Tokenizers: text <-> token ids. There are three kinds. `bytes`: ids 0-255 are the bytes, 256 ends
+ * a document. `gpt2`: GPT-2's byte-level BPE, from the user's vocab.json and merges.txt.
+ * `huggingface`: BPE as a tokenizer.json describes it. No function here is collective. */
 #ifndef ZERO3D_TRAIN_TOKENIZER_H
 #define ZERO3D_TRAIN_TOKENIZER_H
 
@@ -10,8 +9,6 @@
 
 #include "src/base/base.h"
 #include "src/base/config.h"
-
-typedef struct z3d_tokenizer z3d_tokenizer;
 
 /* A growing list of token ids. Zero-initialise. */
 typedef struct z3d_token_list {
@@ -25,33 +22,8 @@ z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more);
 z3d_status z3d_token_list_add(z3d_token_list *list, int32_t id);
 void z3d_token_list_free(z3d_token_list *list);
 
-struct z3d_tokenizer_ops {
-    /* Appends the ids of `length` bytes of any text, valid UTF-8 or not, to out. begins: the bytes
-     * begin a text; some tokenizers put a space before every text. It may remember words, so one
-     * thread at a time. ERR_MEMORY, ERR_USAGE (1 GiB of text at once is too much), ERR_DATA (a
-     * pattern of the tokenizer's file fails on this text). */
-    z3d_status (*encode)(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
-                         z3d_token_list *out);
-    /* The same for text that follows a special token, such as <|im_end|>, inside a text. */
-    z3d_status (*encode_after)(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                               z3d_token_list *out);
-    /* Appends the text of `count` ids to out. Special tokens (end_of_text and others) have no text
-     * and append nothing. begins: the ids begin a text, so the space that encode puts before every
-     * text is left out. ERR_DATA for an id outside the vocabulary. */
-    z3d_status (*decode)(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                         bool begins, z3d_string *out);
-    /* The first special token whose name is written in a text: points to the name, *bytes long.
-     * NULL: none. */
-    const char *(*find_special)(const z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                size_t *bytes);
-    /* Appends the file's name of a token, also of a special one. */
-    void (*name_token)(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out);
-    void (*destroy)(z3d_tokenizer *tokenizer);
-};
-
-/* The first member of each implementation's own struct. */
-struct z3d_tokenizer {
-    const struct z3d_tokenizer_ops *ops;
+/* The first member of z3d_bpe_tokenizer (src/train/text/bpe.h). */
+typedef struct z3d_tokenizer {
     const char *name;   /* of its kind: "bytes", "gpt2", "huggingface" */
     int32_t vocab_size; /* ids are 0 .. vocab_size-1 */
     int32_t model_ids;  /* the model has ids 0 .. model_ids-1, texts with other ids are refused; 0:
@@ -65,8 +37,28 @@ struct z3d_tokenizer {
     char *path;          /* of its file; NULL: it has no file */
     uint64_t digest;     /* of the text of each id; equal for equal vocabularies */
     z3d_token_list ends; /* ids that end a generated text; end_of_text may be among them */
-};
+} z3d_tokenizer;
 
+/* Appends the ids of `length` bytes of any text, valid UTF-8 or not, to out. begins: the bytes
+ * begin a text; some tokenizers put a space before every text. It may remember words, so one thread
+ * at a time. ERR_MEMORY, ERR_USAGE (1 GiB of text at once is too much), ERR_DATA (a pattern of the
+ * tokenizer's file fails on this text). */
+z3d_status z3d_tokenizer_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                bool begins, z3d_token_list *out);
+/* The same for text that follows a special token, such as <|im_end|>, inside a text. */
+z3d_status z3d_tokenizer_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                      z3d_token_list *out);
+/* Appends the text of `count` ids to out. Special tokens (end_of_text and others) have no text and
+ * append nothing. begins: the ids begin a text, so the space that encode puts before every text is
+ * left out. ERR_DATA for an id outside the vocabulary. */
+z3d_status z3d_tokenizer_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                                bool begins, z3d_string *out);
+/* The first special token whose name is written in a text: points to the name, *bytes long. NULL:
+ * none. */
+const char *z3d_tokenizer_find_special(const z3d_tokenizer *tokenizer, const char *text,
+                                       size_t length, size_t *bytes);
+/* Appends the file's name of a token, also of a special one. */
+void z3d_tokenizer_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out);
 /* Whether end_of_text is put after documents. */
 bool z3d_tokenizer_ends_documents(const z3d_tokenizer *tokenizer);
 /* Whether this id ends a generated text. */
@@ -115,14 +107,10 @@ z3d_status z3d_tokenizer_special_token(z3d_tokenizer *tokenizer, const char *tex
 /* ERR_DATA if the model lacks one of the ids from index `first` on. */
 z3d_status z3d_tokenizer_check_ids(const z3d_tokenizer *tokenizer, const z3d_token_list *ids,
                                    size_t first);
-/* Appends a document as training data: the token that begins a text, unless the end of the previous
- * document is the same token; the ids of the text; end_of_text. A token that the text already
- * begins or ends with is not repeated. Errors: encode's, ERR_DATA for an id that the model lacks.
- */
-z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                  z3d_token_list *out);
-/* The same for a document in parts: one call for each part, the first with `begins`, the last with
- * `ends`. */
+/* Appends a part of a document as training data; one call for a whole document. begins: puts before
+ * it the token that begins a text, unless the end of the previous document is the same token. ends:
+ * puts end_of_text after it. A token that the text already begins or ends with is not repeated.
+ * Errors: encode's, ERR_DATA for an id that the model lacks. */
 z3d_status z3d_tokenizer_part(z3d_tokenizer *tokenizer, const char *text, size_t length,
                               bool begins, bool ends, z3d_token_list *out);
 

@@ -19,10 +19,10 @@ static int file_of(const uint8_t *data, size_t size, char *path, size_t path_siz
 static void try_text(z3d_tokenizer *t, const char *text, size_t length) {
     z3d_token_list ids = {0};
     z3d_string back = {0};
-    if (t->ops->encode(t, text, length, true, &ids) != Z3D_OK || ids.count > length) abort();
+    if (z3d_tokenizer_encode(t, text, length, true, &ids) != Z3D_OK || ids.count > length) abort();
     for (size_t i = 0; i < ids.count; i++)
         if (ids.id[i] < 0 || ids.id[i] >= t->vocab_size) abort();
-    if (t->ops->decode(t, ids.id, ids.count, true, &back) != Z3D_OK) abort();
+    if (z3d_tokenizer_decode(t, ids.id, ids.count, true, &back) != Z3D_OK) abort();
     bool marked = memmem(text, length, Z3D_END_OF_TEXT, sizeof Z3D_END_OF_TEXT - 1);
     if (!marked && (back.length != length || (length && memcmp(back.text, text, length) != 0)))
         abort();

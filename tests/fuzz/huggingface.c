@@ -19,13 +19,14 @@ static int file_of(const uint8_t *data, size_t size, char *path, size_t path_siz
 static void try_text(z3d_tokenizer *t, const char *text, size_t length) {
     z3d_token_list ids = {0}, again = {0};
     z3d_string back = {0};
-    z3d_status status = t->ops->encode(t, text, length, true, &ids);
+    z3d_status status = z3d_tokenizer_encode(t, text, length, true, &ids);
     if (status == Z3D_OK) {
         for (size_t i = 0; i < ids.count; i++)
             if (ids.id[i] < 0 || ids.id[i] >= t->vocab_size) abort();
-        if (t->ops->decode(t, ids.id, ids.count, true, &back) != Z3D_OK) abort();
+        if (z3d_tokenizer_decode(t, ids.id, ids.count, true, &back) != Z3D_OK) abort();
         /* What is remembered gives the same. */
-        if (t->ops->encode(t, text, length, true, &again) != Z3D_OK || again.count != ids.count ||
+        if (z3d_tokenizer_encode(t, text, length, true, &again) != Z3D_OK ||
+            again.count != ids.count ||
             (ids.count && memcmp(again.id, ids.id, ids.count * sizeof *ids.id) != 0))
             abort();
     } else if (status != Z3D_ERR_DATA) { /* a pattern that takes too long */

@@ -42,7 +42,7 @@ static void read_objects(z3d_instructions *in, z3d_json_lines *lines) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const kinds[] = {"plain", "qwen3", "gemma3", "mistral-v3"};
     const z3d_tokenize_options options = {0};
-    z3d_instructions in = {.options = &options, .has_chat = true};
+    z3d_instructions in = {.options = &options};
     z3d_json_lines lines = {.path = "x.jsonl"};
     if (size < 1) return 0;
     in.chat.kind = z3d_chat_kind_find(kinds[data[0] % 4]);

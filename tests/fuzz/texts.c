@@ -11,12 +11,11 @@
 
 enum { MOST = 1000 };
 
-static void read_texts(int fd, const char *path) {
+static void read_texts(const char *path) {
     const char *text;
     size_t length;
-    z3d_input input;
-    z3d_json_lines lines = {.input = &input, .path = path, .key = "a"};
-    z3d_status status = z3d_input_open(&input, fd, path);
+    z3d_json_lines lines = {.path = path, .key = "a"};
+    z3d_status status = z3d_json_lines_open(&lines);
     if (status != Z3D_OK) abort();
     for (int i = 0; i < MOST; i++) {
         status = z3d_json_lines_next(&lines, &text, &length);
@@ -26,7 +25,6 @@ static void read_texts(int fd, const char *path) {
         if ((status != Z3D_OK && !lines.bad) || (status == Z3D_OK && !text)) break;
     }
     z3d_json_lines_free(&lines);
-    z3d_input_close(&input);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -35,10 +33,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int fd = memfd_create("texts", 0);
     if (fd < 0 || (size && write(fd, data, size) != (ssize_t)size)) abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    const z3d_json_look look = z3d_look_for_json(fd, path);
+    const z3d_json_look look = z3d_look_for_json(path);
     if (look < Z3D_LOOK_TEXT || look > Z3D_LOOK_LIST) abort();
     if (z3d_refuse_raw_json(path) != Z3D_ERR_USAGE) abort();
-    read_texts(fd, path);
+    read_texts(path);
     close(fd);
     return 0;
 }

@@ -11,7 +11,7 @@ Tokenizer::~Tokenizer() {
 
 std::vector<int32_t> Tokenizer::encode(const std::string &text) {
     z3d_token_list list = {};
-    EXPECT_EQ(tokenizer->ops->encode(tokenizer, text.data(), text.size(), true, &list), Z3D_OK)
+    EXPECT_EQ(z3d_tokenizer_encode(tokenizer, text.data(), text.size(), true, &list), Z3D_OK)
         << z3d_error_message();
     std::vector<int32_t> ids(list.id, list.id + list.count);
     z3d_token_list_free(&list);
@@ -20,7 +20,7 @@ std::vector<int32_t> Tokenizer::encode(const std::string &text) {
 
 std::string Tokenizer::decode(const std::vector<int32_t> &ids, bool begins) {
     z3d_string out = {};
-    EXPECT_EQ(tokenizer->ops->decode(tokenizer, ids.data(), ids.size(), begins, &out), Z3D_OK);
+    EXPECT_EQ(z3d_tokenizer_decode(tokenizer, ids.data(), ids.size(), begins, &out), Z3D_OK);
     std::string text(out.text ? out.text : "", out.length);
     z3d_string_free(&out);
     return text;

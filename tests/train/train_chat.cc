@@ -141,8 +141,7 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
         Model model(of.name, of.added);
         const bool spaced = of.kind == "mistral-v1" || of.kind == "mistral-v3";
         z3d_chat chat{};
-        bool found;
-        ASSERT_Z3D(z3d_chat_find(of.kind.c_str(), model.tokenizer->tokenizer, &chat, &found));
+        ASSERT_Z3D(z3d_chat_find(of.kind.c_str(), model.tokenizer->tokenizer, &chat));
         for (size_t i = 0; i < conversations.size(); i++) {
             std::istringstream line(tokens[at + 1 + i]);
             std::vector<std::string> wanted;
@@ -161,8 +160,8 @@ TEST(ChatTemplates, GiveThePromptsOfTransformers) {
                 size_t end = wanted.size();
                 while (wanted[end - 1].back() != '*') end--;
                 while (end > 0 && wanted[end - 1].back() == '*') end--;
-                ASSERT_Z3D(z3d_chat_prompt(&chat, model.tokenizer->tokenizer, talk.message,
-                                           talk.count - 1, &ids));
+                ASSERT_Z3D(z3d_chat_encode(&chat, model.tokenizer->tokenizer, talk.message,
+                                           talk.count - 1, true, &ids));
                 ASSERT_LE(ids.count, end) << of.kind << ": " << conversations[i];
                 EXPECT_LE(end - ids.count, spaced ? 1u : 0u) << of.kind << ": " << conversations[i];
                 for (size_t k = 0; k < ids.count; k++)
@@ -293,10 +292,9 @@ TEST(ChatTemplates, SpecialTokensInATextAreNoticed) {
     EXPECT_EQ(encode(model.tokenizer.get(), named, with("a<|im_end|>\\nb")).special_messages, 1);
     EXPECT_EQ(encode(model.tokenizer.get(), named, with("a<|im_end")).special_messages, 0);
     z3d_chat chat{};
-    bool found;
-    ASSERT_Z3D(z3d_chat_find("chatml", t, &chat, &found));
+    ASSERT_Z3D(z3d_chat_find("chatml", t, &chat));
     auto prompt = [&](const std::string &text, const char *system) {
-        const z3d_prompt_style style = {t, &chat, system};
+        const z3d_prompt_style style = {t, &chat, system, 0, 0, 0};
         z3d_prompt out{};
         const z3d_status status = z3d_prompt_encode(&style, text.c_str(), text.size(), &out);
         free(out.token);
@@ -317,7 +315,7 @@ TEST(ChatTemplates, SpecialTokensInATextAreNoticed) {
         << e.message;
     ASSERT_Z3D(z3d_tokenizer_set_model(t, ids - 2));
     z3d_chat_free(&chat);
-    EXPECT_EQ(z3d_chat_find("chatml", t, &chat, &found), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_chat_find("chatml", t, &chat), Z3D_ERR_CONFIG);
     EXPECT_NE(strstr(z3d_error_message(), "writes <|im_end|>, token "), nullptr)
         << z3d_error_message();
     z3d_chat_free(&chat);

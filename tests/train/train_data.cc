@@ -37,7 +37,7 @@ void expect_refused(const std::string &path, z3d_status status,
 std::vector<int32_t> read_all(const std::string &path, int32_t vocab) {
     z3d_token_file *file;
     EXPECT_EQ(z3d_token_file_open(path.c_str(), &file), Z3D_OK) << z3d_error_message();
-    std::vector<int32_t> out(static_cast<size_t>(z3d_token_file_tokens(file)));
+    std::vector<int32_t> out(static_cast<size_t>(file->tokens));
     EXPECT_EQ(z3d_token_file_read(file, 0, static_cast<int64_t>(out.size()), vocab, out.data()),
               Z3D_OK)
         << z3d_error_message();
@@ -93,7 +93,6 @@ void write_documents(const std::string &path, const std::vector<std::vector<int3
     ASSERT_EQ(z3d_token_writer_open(&writer, path.c_str(), 257), Z3D_OK) << z3d_error_message();
     ASSERT_EQ(z3d_token_writer_mask(&writer), Z3D_OK) << z3d_error_message();
     writer.digest = 7;
-    writer.vocab_size = 257;
     for (std::vector<int32_t> ids : documents) {
         for (int32_t &id : ids) id = id < 0 ? -id | Z3D_TOKEN_UNTRAINED : id;
         ASSERT_EQ(z3d_token_writer_document(&writer), Z3D_OK);
@@ -111,12 +110,12 @@ TEST(TokenFile, KeepsAMaskAndTheBordersOfDocuments) {
               (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 256, 6, 7, 8, 9, 256}));
     z3d_token_file *file;
     ASSERT_EQ(z3d_token_file_open((folder / "a.bin").c_str(), &file), Z3D_OK);
-    ASSERT_EQ(z3d_token_file_documents(file), 3);
+    ASSERT_EQ(file->documents, 3);
     EXPECT_EQ(z3d_token_file_document(file, 0), 0);
     EXPECT_EQ(z3d_token_file_document(file, 1), 5);
     EXPECT_EQ(z3d_token_file_document(file, 2), 7);
     EXPECT_EQ(z3d_token_file_document(file, 3), 12);
-    EXPECT_TRUE(z3d_token_file_masked(file));
+    EXPECT_NE(file->mask, nullptr);
     EXPECT_FALSE(z3d_token_file_trains(file, 7, 3));
     EXPECT_TRUE(z3d_token_file_trains(file, 7, 4));
     std::vector<int32_t> targets(12, 0);
@@ -484,8 +483,8 @@ TEST(Dataset, ValidationWindowsCoverEveryTargetOnce) {
     int64_t counted = 0;
     for (int64_t w = -1; w < 6; w++) {
         int32_t tokens[4], targets[4];
-        int64_t valid;
-        ASSERT_EQ(z3d_dataset_window(data.dataset, w, tokens, targets, nullptr, &valid), Z3D_OK);
+        ASSERT_EQ(z3d_dataset_window(data.dataset, w, tokens, targets, nullptr), Z3D_OK);
+        const auto valid = std::count_if(targets, targets + 4, [](int32_t t) { return t >= 0; });
         for (int i = 0; i < 4; i++) {
             if (i < valid) {
                 EXPECT_EQ(targets[i], tokens[i] + 1);
@@ -518,14 +517,14 @@ std::vector<std::vector<int32_t>> many_documents() {
 }
 
 struct Sample {
-    std::vector<int32_t> tokens, targets, starts;
+    std::vector<int32_t> tokens, targets, positions;
 };
 
 Sample sample_of(const Data &data, int64_t index, size_t seq) {
     Sample s{std::vector<int32_t>(seq), std::vector<int32_t>(seq), std::vector<int32_t>(seq)};
-    EXPECT_EQ(
-        z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(), s.starts.data()),
-        Z3D_OK)
+    EXPECT_EQ(z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(),
+                                 s.positions.data()),
+              Z3D_OK)
         << z3d_error_message();
     return s;
 }
@@ -550,15 +549,15 @@ TEST(Documents, EachIsWholeOnceAnEpoch) {
             Sample s = sample_of(data, epoch * facts.samples + k, seq);
             orders.push_back(s.tokens);
             for (size_t i = 0; i < seq; i++) {
-                const bool begins = s.starts[i] == static_cast<int32_t>(i);
-                ASSERT_TRUE(begins || s.starts[i] == s.starts[i - 1]);
+                const bool begins = s.positions[i] == 0;
+                ASSERT_TRUE(begins || s.positions[i] == s.positions[i - 1] + 1);
                 if (s.tokens[i] == 0) { // the rest: one document, nothing to predict
                     EXPECT_EQ(s.targets[i], -1);
                     continue;
                 }
                 if (begins) found.emplace_back();
                 found.back().push_back(s.tokens[i]);
-                const bool ends = i + 1 == seq || s.starts[i + 1] != s.starts[i];
+                const bool ends = i + 1 == seq || s.positions[i + 1] == 0;
                 EXPECT_EQ(s.targets[i], ends ? -1 : s.tokens[i] + 1);
             }
         }
@@ -607,13 +606,12 @@ TEST(Documents, AreTruncatedDroppedOrSplit) {
     EXPECT_EQ(facts.too_long, 1);
     EXPECT_EQ(facts.untrained, 1);
     EXPECT_EQ(facts.untrained_parts, 1); // of the split one
-    int32_t tokens[4], targets[4], starts[4];
-    int64_t valid;
-    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 0, tokens, targets, starts, &valid), Z3D_OK);
-    EXPECT_EQ(valid, 1);
-    EXPECT_EQ(std::vector<int32_t>(starts, starts + 4), (std::vector<int32_t>{0, 0, 2, 2}));
-    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 1, tokens, targets, starts, &valid), Z3D_OK);
-    EXPECT_EQ(valid, 0);
+    int32_t tokens[4], targets[4], positions[4];
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 0, tokens, targets, positions), Z3D_OK);
+    EXPECT_EQ(std::count(targets, targets + 4, -1), 3);
+    EXPECT_EQ(std::vector<int32_t>(positions, positions + 4), (std::vector<int32_t>{0, 1, 0, 1}));
+    ASSERT_EQ(z3d_dataset_window(dropped.dataset, 1, tokens, targets, positions), Z3D_OK);
+    EXPECT_EQ(std::count(targets, targets + 4, -1), 4);
 }
 
 TEST(Documents, MaskedTargetsAreIgnoredInWindowsToo) {
@@ -623,12 +621,12 @@ TEST(Documents, MaskedTargetsAreIgnoredInWindowsToo) {
     Sample s = sample_of(windows, 0, 7);
     EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6}));
     EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256}));
-    EXPECT_EQ(s.starts, std::vector<int32_t>(7, 0));
+    EXPECT_EQ(s.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6}));
     Data documents({folder / "a.bin"}, 9, 1, {}, 65536, true, true);
     s = sample_of(documents, 0, 9);
     EXPECT_EQ(s.tokens, (std::vector<int32_t>{1, 2, 3, 4, 256, 5, 6, 256, 0}));
     EXPECT_EQ(s.targets, (std::vector<int32_t>{-1, 3, 4, 256, -1, 6, 256, -1, -1}));
-    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5, 8}));
+    EXPECT_EQ(s.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 0}));
 }
 
 TEST(Documents, OfMegatronLMsPairsAreThoseOfItsIndex) {
@@ -645,7 +643,7 @@ TEST(Documents, OfMegatronLMsPairsAreThoseOfItsIndex) {
     Sample s = sample_of(data, 0, 8);
     EXPECT_EQ(s.tokens, (std::vector<int32_t>{5, 6, 7, 8, 9, 11, 12, 13}));
     EXPECT_EQ(s.targets, (std::vector<int32_t>{6, 7, 8, 9, -1, 12, 13, -1}));
-    EXPECT_EQ(s.starts, (std::vector<int32_t>{0, 0, 0, 0, 0, 5, 5, 5}));
+    EXPECT_EQ(s.positions, (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2}));
     m.documents = {1, 4}; // whose is the first one?
     write_file(folder / "x.idx", m.index());
     EXPECT_EQ(Data({folder / "x"}, 8, 1, {}, 65536, true, true).status, Z3D_ERR_DATA);

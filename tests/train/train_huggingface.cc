@@ -238,8 +238,8 @@ TEST_F(Ends, AreFoundInTheFilesBeside) {
 
 std::vector<int32_t> document(z3d_tokenizer *t, const std::string &text, bool prompt = false) {
     z3d_token_list list = {};
-    EXPECT_EQ((prompt ? z3d_tokenizer_prompt : z3d_tokenizer_document)(t, text.data(), text.size(),
-                                                                       &list),
+    EXPECT_EQ(prompt ? z3d_tokenizer_prompt(t, text.data(), text.size(), &list)
+                     : z3d_tokenizer_part(t, text.data(), text.size(), true, true, &list),
               Z3D_OK)
         << z3d_error_message();
     std::vector<int32_t> ids(list.id, list.id + list.count);
@@ -281,7 +281,7 @@ TEST_F(Ends, AnOptionChoosesThemAndNoneIsDoubled) {
     const std::string chat = "<|begin_of_text|>The<|endoftext|>";
     Json named(folder.path);
     z3d_string name = {};
-    named.tokenizer->ops->name_token(named.tokenizer, 523, &name);
+    z3d_tokenizer_name_token(named.tokenizer, 523, &name);
     EXPECT_STREQ(name.text, "<|im_start|>"); // as generation prints the end of a text
     z3d_string_free(&name);
     const struct {
@@ -358,8 +358,8 @@ TEST_F(Ends, OfAGeneratedTextAreSeveral) {
         ASSERT_EQ(t.status, Z3D_OK) << t.message;
         const z3d_data_list none = {};
         z3d_stops stops, unended;
-        ASSERT_EQ(z3d_stops_create(t.tokenizer, &none, true, &stops), Z3D_OK);
-        ASSERT_EQ(z3d_stops_create(t.tokenizer, &none, false, &unended), Z3D_OK);
+        ASSERT_EQ(z3d_stops_create(t.tokenizer, &none, true, nullptr, &stops), Z3D_OK);
+        ASSERT_EQ(z3d_stops_create(t.tokenizer, &none, false, nullptr, &unended), Z3D_OK);
         for (int32_t id = 0; id < t.tokenizer->vocab_size; id++) {
             const bool ends = std::find(wanted.begin(), wanted.end(), id) != wanted.end();
             EXPECT_EQ(z3d_stops_at_token(&stops, id), ends) << id;

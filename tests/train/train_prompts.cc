@@ -27,12 +27,11 @@ class Prompts : public ::testing::Test {
         z3d_tokenizer_destroy(tokenizer);
     }
     z3d_status read(const std::string &text) {
-        const z3d_prompt_defaults defaults = {.tokens = 50, .positions = positions, .seed = 3};
-        const z3d_prompt_style style = {tokenizer, chat, system};
+        const z3d_prompt_style style = {tokenizer, chat, system, positions, 50, 3};
         char *copy = static_cast<char *>(malloc(text.size() + 1));
         memcpy(copy, text.data(), text.size());
         z3d_prompts_free(&prompts);
-        return z3d_prompts_read(copy, text.size(), "p.jsonl", &style, &defaults, &prompts);
+        return z3d_prompts_read(copy, text.size(), "p.jsonl", &style, &prompts);
     }
     std::string refused(const std::string &text) {
         EXPECT_EQ(read(text), Z3D_ERR_DATA) << text;
@@ -41,7 +40,7 @@ class Prompts : public ::testing::Test {
     std::string line(int64_t prompt, const std::string &text, int64_t tokens, bool stopped) {
         z3d_string out = {};
         const z3d_answer answer = {text.data(), text.size(), tokens, stopped};
-        z3d_prompts_answer_line(&prompts.head[prompt], &answer, &out);
+        z3d_prompts_answer_line(&prompts.prompt[prompt].head, &answer, &out);
         std::string copy(out.text, out.length);
         z3d_string_free(&out);
         return copy;
@@ -114,13 +113,12 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
 
 TEST_F(Prompts, OfAChatAreMessages) {
     z3d_chat plain{};
-    bool found;
-    ASSERT_Z3D(z3d_chat_find("plain", tokenizer, &plain, &found));
+    ASSERT_Z3D(z3d_chat_find("plain", tokenizer, &plain));
     chat = &plain, positions = 80;
     const auto shown = [&](int64_t i) {
         z3d_string text{};
-        EXPECT_Z3D(tokenizer->ops->decode(tokenizer, prompts.prompt[i].token,
-                                          (size_t)prompts.prompt[i].length, true, &text));
+        EXPECT_Z3D(z3d_tokenizer_decode(tokenizer, prompts.prompt[i].token,
+                                        (size_t)prompts.prompt[i].length, true, &text));
         std::string copy(text.text, text.length);
         z3d_string_free(&text);
         return copy;
@@ -172,7 +170,7 @@ class Stops : public Prompts {
         z3d_stops_release(&stops);
         texts = wanted;
         list = {static_cast<int>(texts.size()), texts.data(), nullptr};
-        ASSERT_Z3D(z3d_stops_create(tokenizer, &list, end_of_text, &stops));
+        ASSERT_Z3D(z3d_stops_create(tokenizer, &list, end_of_text, nullptr, &stops));
     }
     void TearDown() override {
         z3d_stops_release(&stops);

@@ -10,11 +10,6 @@ static int32_t *positions_at(const z3d_trainer *trainer, int64_t at) {
     return trainer->positions ? trainer->positions + at : NULL;
 }
 
-/* Turns the beginning of each token's document into the token's position in its document. */
-static void count_from_starts(int32_t *positions, int64_t seq) {
-    for (int64_t i = 0; positions && i < seq; i++) positions[i] = (int32_t)i - positions[i];
-}
-
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
     const z3d_config *config = trainer->config;
     int64_t rows = z3d_samples_of(&trainer->program, &trainer->mesh),
@@ -28,7 +23,6 @@ z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
             int64_t at = (micro * rows + row) * seq;
             Z3D_TRY(z3d_dataset_sample(trainer->train, base + position, trainer->tokens + at,
                                        trainer->targets + at, positions_at(trainer, at)));
-            count_from_starts(positions_at(trainer, at), seq);
         }
     return Z3D_OK;
 }
@@ -72,13 +66,11 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int file, int64_t c
     int64_t first = call * z3d_samples_in_all(&trainer->program, &trainer->mesh) +
                     z3d_samples_before(&trainer->program, &trainer->mesh);
     for (int64_t row = 0; row < rows; row++) {
-        int64_t index = first + row, valid;
+        int64_t index = first + row;
         /* For index -1 all targets of the row are ignored. */
         int64_t window = index < wanted ? begin + spread(index, windows, wanted) : (int64_t)-1;
         Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
-                                   trainer->targets + row * seq, positions_at(trainer, row * seq),
-                                   &valid));
-        count_from_starts(positions_at(trainer, row * seq), seq);
+                                   trainer->targets + row * seq, positions_at(trainer, row * seq)));
     }
     return Z3D_OK;
 }
@@ -88,13 +80,13 @@ static z3d_status digest_file(const z3d_trainer *trainer, int file, int32_t *row
                               uint64_t *digest) {
     const int64_t seq = trainer->config->model_seq_length;
     const size_t bytes = 2 * (size_t)seq * sizeof *row;
-    int64_t begin, windows = z3d_dataset_file_windows(trainer->validation, file, &begin), valid,
+    int64_t begin, windows = z3d_dataset_file_windows(trainer->validation, file, &begin),
                    wanted = validation_windows(trainer, windows);
     const double weight = trainer->config->data_validation.weight[file];
     *digest = XXH3_64bits_withSeed(&weight, sizeof weight, *digest);
     for (int64_t i = 0; i < wanted; i++) {
         Z3D_TRY(z3d_dataset_window(trainer->validation, begin + spread(i, windows, wanted), row,
-                                   row + seq, NULL, &valid));
+                                   row + seq, NULL));
         *digest = XXH3_64bits_withSeed(row, bytes, *digest);
     }
     return Z3D_OK;

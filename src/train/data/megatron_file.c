@@ -5,7 +5,6 @@
  * endian and unaligned. */
 #include "src/train/data/token_file.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAGIC_BYTES = 9, HEADER_BYTES = 34 };
@@ -32,8 +31,16 @@ static bool type_of_code(int code, z3d_token_type *out) {
     return known;
 }
 
-static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file,
-                              int64_t *sequences, int64_t *documents) {
+/* An index file and what its header says. */
+typedef struct index_file {
+    z3d_mapped_file file;
+    z3d_token_type type;
+    int64_t sequences, documents;
+    const unsigned char *length, *pointer, *boundary; /* the three lists */
+} index_file;
+
+static z3d_status read_header(index_file *header) {
+    const z3d_mapped_file *index = &header->file;
     const unsigned char *bytes = index->data;
     if (index->bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the index is empty", index->path);
     if (index->bytes < MAGIC_BYTES || memcmp(bytes, "MMIDIDX\0\0", MAGIC_BYTES) != 0)
@@ -46,44 +53,45 @@ static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file
     if (read_i64(bytes + 9) != 1)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: index version %lld is not supported; expected 1",
                          index->path, (long long)read_i64(bytes + 9));
-    if (!type_of_code(bytes[17], &file->type))
+    if (!type_of_code(bytes[17], &header->type))
         return Z3D_ERROR(
             Z3D_ERR_DATA,
             "%s: type code %d is not a token type (1 uint8, 2 int8, 3 int16, 4 int32, 5 "
             "int64, 8 uint16)",
             index->path, bytes[17]);
-    *sequences = read_i64(bytes + 18);
-    *documents = read_i64(bytes + 26);
-    int64_t room = index->bytes - HEADER_BYTES;
+    const int64_t sequences = read_i64(bytes + 18), documents = read_i64(bytes + 26),
+                  room = index->bytes - HEADER_BYTES;
     /* Each number is checked alone first, so that the sum cannot overflow. */
-    bool fits =
-        *sequences >= 0 && *documents >= 0 && *sequences <= room / 12 && *documents <= room / 8;
-    int64_t wanted = fits ? 12 * *sequences + 8 * *documents : 0;
+    bool fits = sequences >= 0 && documents >= 0 && sequences <= room / 12 && documents <= room / 8;
+    int64_t wanted = fits ? 12 * sequences + 8 * documents : 0;
     if (!fits || wanted > room)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: truncated: %lld bytes cannot hold %lld sequences and %lld document "
                          "boundaries",
-                         index->path, (long long)index->bytes, (long long)*sequences,
-                         (long long)*documents);
-    if (room != wanted && room != wanted + *sequences)
+                         index->path, (long long)index->bytes, (long long)sequences,
+                         (long long)documents);
+    if (room != wanted && room != wanted + sequences)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: wrong size: the file has %lld bytes; its header describes %lld",
                          index->path, (long long)index->bytes, (long long)(HEADER_BYTES + wanted));
+    header->sequences = sequences;
+    header->documents = documents;
+    header->length = bytes + HEADER_BYTES;
+    header->pointer = header->length + 4 * sequences;
+    header->boundary = header->pointer + 8 * sequences;
     return Z3D_OK;
 }
 
 /* Checks that every sequence is inside the .bin. *contiguous: they follow each other from its first
  * byte on. */
-static z3d_status check_sequences(const z3d_mapped_file *index, z3d_token_file *file,
-                                  int64_t sequences, bool *contiguous) {
-    const unsigned char *lengths = index->data + HEADER_BYTES, *pointers = lengths + 4 * sequences;
+static z3d_status check_sequences(const index_file *index, z3d_token_file *file, bool *contiguous) {
     int64_t size = z3d_token_type_bytes(file->type), end = 0;
     *contiguous = true;
-    for (int64_t i = 0; i < sequences; i++) {
-        int64_t length = read_i32(lengths + 4 * i), byte = read_i64(pointers + 8 * i);
+    for (int64_t i = 0; i < index->sequences; i++) {
+        int64_t length = read_i32(index->length + 4 * i), byte = read_i64(index->pointer + 8 * i);
         if (length < 0 || byte < 0 || byte % size != 0)
             return Z3D_ERROR(Z3D_ERR_DATA, "%s: sequence %lld has %lld tokens at byte %lld",
-                             index->path, (long long)i, (long long)length, (long long)byte);
+                             index->file.path, (long long)i, (long long)length, (long long)byte);
         if (byte > file->data.bytes || length * size > file->data.bytes - byte)
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "%s: truncated: sequence %lld of its index has %lld tokens at byte "
@@ -101,66 +109,50 @@ static z3d_status check_sequences(const z3d_mapped_file *index, z3d_token_file *
     return Z3D_OK;
 }
 
-static z3d_status check_documents(const z3d_mapped_file *index, int64_t sequences,
-                                  int64_t documents) {
-    const unsigned char *boundary = index->data + HEADER_BYTES + 12 * sequences;
+static z3d_status check_documents(const index_file *index) {
     int64_t before = 0;
-    for (int64_t i = 0; i < documents; i++) {
-        int64_t first = read_i64(boundary + 8 * i);
-        if (first < before || first > sequences)
+    for (int64_t i = 0; i < index->documents; i++) {
+        int64_t first = read_i64(index->boundary + 8 * i);
+        if (first < before || first > index->sequences)
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "%s: document %lld begins at sequence %lld; expected %lld to %lld",
-                             index->path, (long long)i, (long long)first, (long long)before,
-                             (long long)sequences);
+                             index->file.path, (long long)i, (long long)first, (long long)before,
+                             (long long)index->sequences);
         before = first;
     }
     return Z3D_OK;
 }
 
-static z3d_status keep_sequences(const z3d_mapped_file *index, z3d_token_file *file,
-                                 int64_t sequences) {
-    const unsigned char *lengths = index->data + HEADER_BYTES, *pointers = lengths + 4 * sequences;
-    Z3D_TRY(z3d_new((size_t)sequences + 1, sizeof(int64_t), "a token file's sequences",
-                    &file->sequence_first));
-    Z3D_TRY(z3d_new((size_t)sequences + 1, sizeof(int64_t), "a token file's sequences",
-                    &file->sequence_byte));
-    file->sequences = sequences;
-    for (int64_t i = 0; i < sequences; i++) {
-        file->sequence_first[i + 1] = file->sequence_first[i] + read_i32(lengths + 4 * i);
-        file->sequence_byte[i] = read_i64(pointers + 8 * i);
+static z3d_status keep_sequences(const index_file *index, z3d_token_file *file) {
+    const size_t count = (size_t)index->sequences + 1;
+    Z3D_TRY(z3d_new(count, sizeof(int64_t), "a token file's sequences", &file->sequence_first));
+    Z3D_TRY(z3d_new(count, sizeof(int64_t), "a token file's sequences", &file->sequence_byte));
+    file->sequences = index->sequences;
+    for (int64_t i = 0; i < index->sequences; i++) {
+        file->sequence_first[i + 1] = file->sequence_first[i] + read_i32(index->length + 4 * i);
+        file->sequence_byte[i] = read_i64(index->pointer + 8 * i);
     }
     return Z3D_OK;
 }
 
-z3d_status z3d_megatron_read_index(const char *index_path, z3d_token_file *file) {
-    z3d_mapped_file index;
-    z3d_status status;
-    int64_t sequences = 0, documents = 0;
+static z3d_status read_sequences(const index_file *index, z3d_token_file *file) {
     bool contiguous;
-    Z3D_TRY_GOTO(status, z3d_map_file(index_path, &index), end);
-    Z3D_TRY_GOTO(status, read_header(&index, file, &sequences, &documents), end);
-    Z3D_TRY_GOTO(status, check_sequences(&index, file, sequences, &contiguous), end);
-    Z3D_TRY_GOTO(status, check_documents(&index, sequences, documents), end);
-    if (file->tokens == 0) {
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->data.path);
-        goto end;
-    }
-    if (!contiguous) status = keep_sequences(&index, file, sequences);
-end:
-    z3d_unmap_file(&index);
-    return status;
+    file->type = index->type;
+    Z3D_TRY(check_sequences(index, file, &contiguous));
+    Z3D_TRY(check_documents(index));
+    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->data.path);
+    return contiguous ? Z3D_OK : keep_sequences(index, file);
 }
 
 /* Each document begins with a sequence; empty ones are left out, and the last border is the end. */
-static z3d_status keep_documents(const z3d_mapped_file *index, z3d_token_file *file,
-                                 int64_t sequences, int64_t documents) {
-    const unsigned char *lengths = index->data + HEADER_BYTES, *border = lengths + 12 * sequences;
+static z3d_status read_documents(const index_file *index, z3d_token_file *file) {
     int64_t token = 0, sequence = 0, count = 0;
-    Z3D_TRY(z3d_new((size_t)documents + 1, sizeof(int64_t), "a token file's documents",
+    Z3D_TRY(check_documents(index));
+    Z3D_TRY(z3d_new((size_t)index->documents + 1, sizeof(int64_t), "a token file's documents",
                     &file->found_document));
-    for (int64_t i = 0; i < documents && token < file->tokens; i++) {
-        for (; sequence < read_i64(border + 8 * i); sequence++)
-            token += read_i32(lengths + 4 * sequence);
+    for (int64_t i = 0; i < index->documents && token < file->tokens; i++) {
+        for (; sequence < read_i64(index->boundary + 8 * i); sequence++)
+            token += read_i32(index->length + 4 * sequence);
         if (token < file->tokens && (count == 0 || file->found_document[count - 1] != token))
             file->found_document[count++] = token;
     }
@@ -169,16 +161,20 @@ static z3d_status keep_documents(const z3d_mapped_file *index, z3d_token_file *f
     return Z3D_OK;
 }
 
-z3d_status z3d_megatron_read_documents(const char *index_path, z3d_token_file *file) {
-    z3d_mapped_file index;
-    z3d_status status;
-    int64_t sequences = 0, documents = 0;
-    z3d_token_file seen = {.data = file->data}; /* only the numbers of read_header are used */
-    Z3D_TRY_GOTO(status, z3d_map_file(index_path, &index), end);
-    Z3D_TRY_GOTO(status, read_header(&index, &seen, &sequences, &documents), end);
-    Z3D_TRY_GOTO(status, check_documents(&index, sequences, documents), end);
-    status = keep_documents(&index, file, sequences, documents);
-end:
-    z3d_unmap_file(&index);
+static z3d_status read_index(z3d_token_file *file,
+                             z3d_status (*read)(const index_file *index, z3d_token_file *file)) {
+    index_file index;
+    z3d_status status = z3d_map_file(file->index, &index.file);
+    if (status == Z3D_OK) status = read_header(&index);
+    if (status == Z3D_OK) status = read(&index, file);
+    z3d_unmap_file(&index.file);
     return status;
+}
+
+z3d_status z3d_megatron_read_sequences(z3d_token_file *file) {
+    return read_index(file, read_sequences);
+}
+
+z3d_status z3d_megatron_read_documents(z3d_token_file *file) {
+    return read_index(file, read_documents);
 }

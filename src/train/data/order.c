@@ -2,8 +2,6 @@
 #include "src/train/data/order.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
 
 enum { FEISTEL_ROUNDS = 6 };
 
@@ -26,30 +24,30 @@ int64_t z3d_permute(uint64_t key, int64_t count, int64_t index) {
 
 struct z3d_blend {
     int count;
-    int32_t *quota;  /* [count] samples of each source in one period */
-    int32_t *source; /* [period] */
-    int32_t *nth;    /* [period] how many samples of the same source came before it in the period */
+    int32_t quota[Z3D_BLEND_MAX]; /* samples of each source in one period */
+    int32_t source[Z3D_BLEND_PERIOD];
+    int32_t nth[Z3D_BLEND_PERIOD]; /* how many samples of the same source came before it in the
+                                      period */
 };
 
 /* Sets integer quotas whose sum is the period: each rounded down, but at least one; the sources
  * with the largest remainders get the rest. */
 static void set_quotas(z3d_blend *blend, const double *weight) {
-    double total = 0, largest = 0;
+    double total = 0, largest = 0, share[Z3D_BLEND_MAX];
     for (int i = 0; i < blend->count; i++) largest = fmax(largest, weight[i]);
     for (int i = 0; i < blend->count; i++)
         total += weight[i] / largest; /* divided first, so that the sum cannot overflow */
     int32_t sum = 0;
     for (int i = 0; i < blend->count; i++) {
-        double share = weight[i] / largest / total * Z3D_BLEND_PERIOD;
-        blend->quota[i] = share < 1 ? 1 : (int32_t)share;
+        share[i] = weight[i] / largest / total * Z3D_BLEND_PERIOD;
+        blend->quota[i] = share[i] < 1 ? 1 : (int32_t)share[i];
         sum += blend->quota[i];
     }
     while (sum != Z3D_BLEND_PERIOD) {
         int best = -1;
         double best_gap = -INFINITY, sign = sum < Z3D_BLEND_PERIOD ? 1 : -1;
         for (int i = 0; i < blend->count; i++) {
-            double share = weight[i] / largest / total * Z3D_BLEND_PERIOD;
-            double gap = sign * (share - blend->quota[i]);
+            double gap = sign * (share[i] - blend->quota[i]);
             if (gap > best_gap && (sign > 0 || blend->quota[i] > 1)) best = i, best_gap = gap;
         }
         blend->quota[best] += (int32_t)sign;
@@ -59,7 +57,8 @@ static void set_quotas(z3d_blend *blend, const double *weight) {
 
 /* The source with the largest deficit is next. A source is chosen only while it is below its share,
  * so after one period each source has exactly its quota. */
-static void deal_period(z3d_blend *blend, int32_t *given) {
+static void deal_period(z3d_blend *blend) {
+    int32_t given[Z3D_BLEND_MAX] = {0};
     for (int64_t t = 0; t < Z3D_BLEND_PERIOD; t++) {
         int best = 0;
         int64_t best_deficit = INT64_MIN;
@@ -73,9 +72,6 @@ static void deal_period(z3d_blend *blend, int32_t *given) {
 }
 
 z3d_status z3d_blend_create(const double *weight, int count, z3d_blend **out) {
-    z3d_blend *blend = NULL;
-    int32_t *given = NULL;
-    z3d_status status;
     *out = NULL;
     if (count < 1 || count > Z3D_BLEND_MAX)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "%d data files: expected 1 to %d", count, Z3D_BLEND_MAX);
@@ -83,31 +79,12 @@ z3d_status z3d_blend_create(const double *weight, int count, z3d_blend **out) {
         if (!(weight[i] > 0 && isfinite(weight[i])))
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "weight %g of data file %d: expected a positive number", weight[i], i);
-    Z3D_TRY_GOTO(status, z3d_new(1, sizeof *blend, "the blend of data files", &blend), end);
-    blend->count = count;
-    if (count == 1) goto end; /* one source has all samples */
-    Z3D_TRY_GOTO(status, z3d_new((size_t)count, sizeof(int32_t), "the blend", &given), end);
-    Z3D_TRY_GOTO(status, z3d_new((size_t)count, sizeof(int32_t), "the blend", &blend->quota), end);
-    Z3D_TRY_GOTO(status, z3d_new(Z3D_BLEND_PERIOD, sizeof(int32_t), "the blend", &blend->source),
-                 end);
-    Z3D_TRY_GOTO(status, z3d_new(Z3D_BLEND_PERIOD, sizeof(int32_t), "the blend", &blend->nth), end);
-    set_quotas(blend, weight);
-    deal_period(blend, given);
-end:
-    free(given);
-    if (status == Z3D_OK)
-        *out = blend;
-    else
-        z3d_blend_destroy(blend);
-    return status;
-}
-
-void z3d_blend_destroy(z3d_blend *blend) {
-    if (!blend) return;
-    free(blend->quota);
-    free(blend->source);
-    free(blend->nth);
-    free(blend);
+    Z3D_TRY(z3d_new(1, sizeof **out, "the blend of data files", out));
+    (*out)->count = count;
+    if (count == 1) return Z3D_OK; /* one source has all samples */
+    set_quotas(*out, weight);
+    deal_period(*out);
+    return Z3D_OK;
 }
 
 void z3d_blend_locate(const z3d_blend *blend, int64_t sample, int *source, int64_t *nth) {

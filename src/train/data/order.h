@@ -17,9 +17,9 @@ typedef struct z3d_blend z3d_blend;
 
 enum { Z3D_BLEND_PERIOD = 65536, Z3D_BLEND_MAX = 4096 };
 
-/* ERR_CONFIG when count is not 1 .. Z3D_BLEND_MAX or a weight is not positive and finite. */
+/* Free it with free(). ERR_CONFIG when count is not 1 .. Z3D_BLEND_MAX or a weight is not positive
+ * and finite; ERR_MEMORY. */
 z3d_status z3d_blend_create(const double *weight, int count, z3d_blend **out);
-void z3d_blend_destroy(z3d_blend *blend);
 /* Sample `sample` (from 0) of the run is sample *nth (from 0) of source *source. */
 void z3d_blend_locate(const z3d_blend *blend, int64_t sample, int *source, int64_t *nth);
 

@@ -45,7 +45,7 @@ static void add_document(z3d_packing *p, const z3d_token_file *file, int64_t doc
 
 static void add_documents(z3d_packing *p, const z3d_token_file *file, z3d_too_long too_long) {
     p->pieces = 0;
-    p->facts = (z3d_packing_facts){.documents = z3d_token_file_documents(file)};
+    p->facts = (z3d_packing_facts){.documents = file->documents};
     for (int64_t i = 0; i < p->facts.documents; i++) add_document(p, file, i, too_long);
 }
 
@@ -144,16 +144,17 @@ static z3d_status order_places(z3d_packing *p, const int32_t *sample_of) {
     return Z3D_OK;
 }
 
-static z3d_status pack(z3d_packing *p, const z3d_token_file *file, const char *path,
-                       z3d_too_long too_long) {
+z3d_status z3d_packing_create(const z3d_token_file *file, int64_t seq_length, z3d_too_long too_long,
+                              z3d_packing *p) {
     int32_t *sample_of;
+    *p = (z3d_packing){.seq_length = seq_length};
     Z3D_TRY(sort_pieces(p, file, too_long));
     if (p->pieces == 0)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: nothing is left to train on: of %lld documents %lld have more than "
                          "model.seq_length (%lld) tokens, and %lld have no trained token in a "
                          "sample; see data.too_long",
-                         path, (long long)p->facts.documents, (long long)p->facts.too_long,
+                         file->path, (long long)p->facts.documents, (long long)p->facts.too_long,
                          (long long)p->seq_length, (long long)p->facts.untrained);
     Z3D_TRY(z3d_new((size_t)p->pieces, sizeof *sample_of, "packing documents", &sample_of));
     z3d_status status = fit_pieces(p, sample_of);
@@ -162,20 +163,11 @@ static z3d_status pack(z3d_packing *p, const z3d_token_file *file, const char *p
     return status;
 }
 
-z3d_status z3d_packing_create(const z3d_token_file *file, const char *path, int64_t seq_length,
-                              z3d_too_long too_long, z3d_packing **out) {
-    Z3D_TRY(z3d_new(1, sizeof **out, "packed documents", out));
-    (*out)->seq_length = seq_length;
-    return pack(*out, file, path, too_long);
-}
-
-void z3d_packing_destroy(z3d_packing *p) {
-    if (!p) return;
+void z3d_packing_free(z3d_packing *p) {
     free(p->piece);
     free(p->end);
     free(p->place);
     free(p->sample);
-    free(p);
 }
 
 /* ---- an epoch ---- */

@@ -28,11 +28,10 @@ typedef struct z3d_packing {
 } z3d_packing;
 
 /* Packs an open file whose documents are known. Documents without a trained target are left out.
- * ERR_DATA: no document is left, or too many; ERR_MEMORY. Destroy also after a failure; NULL is
- * fine. */
-z3d_status z3d_packing_create(const z3d_token_file *file, const char *path, int64_t seq_length,
-                              z3d_too_long too_long, z3d_packing **out);
-void z3d_packing_destroy(z3d_packing *packing);
+ * ERR_DATA: no document is left, or too many; ERR_MEMORY. Free *out also after a failure. */
+z3d_status z3d_packing_create(const z3d_token_file *file, int64_t seq_length, z3d_too_long too_long,
+                              z3d_packing *out);
+void z3d_packing_free(z3d_packing *packing);
 /* Piece `nth` of a sample, in the epoch with this key; false: the sample has no such piece. */
 bool z3d_packing_piece(const z3d_packing *packing, uint64_t key, int64_t sample, int64_t nth,
                        z3d_piece *out);

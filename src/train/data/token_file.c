@@ -1,27 +1,14 @@
 /* Maps and reads token files: llm.c's .bin here, Megatron-LM's index in megatron_file.c. */
 #include "src/train/data/token_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static z3d_status copy_text(const char *text, char **out) {
-    Z3D_TRY(z3d_new(strlen(text) + 1, 1, "a path", out));
-    memcpy(*out, text, strlen(text));
-    return Z3D_OK;
-}
-
 bool z3d_is_token_file(const char *path) {
-    int32_t magic = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    bool read_it = read(fd, &magic, sizeof magic) == (ssize_t)sizeof magic;
-    close(fd);
-    return read_it && (magic == Z3D_TOKEN_MAGIC_U16 || magic == Z3D_TOKEN_MAGIC_U32);
+    const int32_t u16 = Z3D_TOKEN_MAGIC_U16, u32 = Z3D_TOKEN_MAGIC_U32;
+    return z3d_file_begins(path, &u16, sizeof u16) || z3d_file_begins(path, &u32, sizeof u32);
 }
 
 /* Documents follow each other from the first token on, and none is empty. */
@@ -131,45 +118,49 @@ static bool ends_with(const char *text, const char *end) {
     return a > b && strcmp(text + a - b, end) == 0;
 }
 
-/* The two files of the Megatron-LM pair that `path` names; false: it names none. */
-static bool find_pair(const char *path, z3d_string *data_path, z3d_string *index_path) {
-    int stem = (int)strlen(path);
-    bool index = ends_with(path, ".idx"), data = ends_with(path, ".bin");
-    if (index || data) stem -= 4;
-    z3d_string_append(data_path, "%.*s.bin", stem, path);
-    z3d_string_append(index_path, "%.*s.idx", stem, path);
-    if (data_path->failed || index_path->failed) return false;
-    if (index) return true;
-    if (data) return access(index_path->text, F_OK) == 0;
-    return access(path, F_OK) != 0 && access(index_path->text, F_OK) == 0;
+/* The .idx of the Megatron-LM pair that `path` names, malloc'ed; NULL: it names none. */
+static char *find_index(const char *path) {
+    const bool index = ends_with(path, ".idx"), data = ends_with(path, ".bin");
+    const int stem = (int)strlen(path) - (index || data ? 4 : 0);
+    z3d_string name = {0};
+    z3d_string_append(&name, "%.*s.idx", stem, path);
+    const bool whole = !index && !data && access(path, F_OK) == 0;
+    if (!name.failed && !whole && (index || access(name.text, F_OK) == 0)) return name.text;
+    z3d_string_free(&name);
+    return NULL;
 }
 
 bool z3d_names_token_file(const char *path) {
-    z3d_string data_path = {0}, index_path = {0};
-    const bool pair = find_pair(path, &data_path, &index_path);
-    z3d_string_free(&data_path);
-    z3d_string_free(&index_path);
+    char *index = find_index(path);
+    const bool pair = index != NULL;
+    free(index);
     return pair || ends_with(path, ".bin") || z3d_is_token_file(path);
 }
 
+static z3d_status open_pair(z3d_token_file *file) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%.*s.bin", (int)strlen(file->index) - 4, file->index);
+    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
+                                    : z3d_map_file(path.text, &file->data);
+    z3d_string_free(&path);
+    return status == Z3D_OK ? z3d_megatron_read_sequences(file) : status;
+}
+
+static z3d_status open_file(z3d_token_file *file) {
+    if (file->index) return open_pair(file);
+    Z3D_TRY(z3d_map_file(file->path, &file->data));
+    return read_llmc_header(file);
+}
+
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out) {
-    z3d_string data_path = {0}, index_path = {0};
-    z3d_token_file *file = NULL;
-    z3d_status status;
+    z3d_token_file *file;
     *out = NULL;
-    Z3D_TRY_GOTO(status, z3d_new(1, sizeof *file, "a token file", &file), end);
+    Z3D_TRY(z3d_new(1, sizeof *file, "a token file", &file));
     file->data.fd = -1;
-    Z3D_TRY_GOTO(status, copy_text(path, &file->path), end);
-    if (find_pair(path, &data_path, &index_path)) {
-        Z3D_TRY_GOTO(status, z3d_map_file(data_path.text, &file->data), end);
-        status = z3d_megatron_read_index(index_path.text, file);
-    } else {
-        Z3D_TRY_GOTO(status, z3d_map_file(path, &file->data), end);
-        status = read_llmc_header(file);
-    }
-end:
-    z3d_string_free(&data_path);
-    z3d_string_free(&index_path);
+    file->path = strdup(path);
+    file->index = find_index(path);
+    z3d_status status =
+        file->path ? open_file(file) : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
     if (status == Z3D_OK)
         *out = file;
     else
@@ -181,6 +172,7 @@ void z3d_token_file_close(z3d_token_file *file) {
     if (!file) return;
     z3d_unmap_file(&file->data);
     free(file->path);
+    free(file->index);
     free(file->sequence_first);
     free(file->sequence_byte);
     free(file->found_document);
@@ -188,24 +180,14 @@ void z3d_token_file_close(z3d_token_file *file) {
 }
 
 z3d_status z3d_token_file_find_documents(z3d_token_file *file) {
-    z3d_string data_path = {0}, index_path = {0};
-    z3d_status status = Z3D_OK;
     if (file->documents > 0) return Z3D_OK;
-    if (find_pair(file->path, &data_path, &index_path))
-        status = z3d_megatron_read_documents(index_path.text, file);
-    z3d_string_free(&data_path);
-    z3d_string_free(&index_path);
-    Z3D_TRY(status);
+    if (file->index) Z3D_TRY(z3d_megatron_read_documents(file));
     if (file->documents > 0) return check_documents(file);
     return Z3D_ERROR(
         Z3D_ERR_DATA,
         "%s: it does not say where its documents begin, but data.samples documents needs that: "
         "make it with `zero3d data tokenize`, or set data.samples to windows",
         file->path);
-}
-
-uint64_t z3d_token_file_digest(const z3d_token_file *file) {
-    return file->digest;
 }
 
 z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer) {
@@ -219,23 +201,11 @@ z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer 
         tokenizer->vocab_size, (unsigned long long)tokenizer->digest);
 }
 
-int64_t z3d_token_file_tokens(const z3d_token_file *file) {
-    return file->tokens;
-}
-
-int64_t z3d_token_file_documents(const z3d_token_file *file) {
-    return file->documents;
-}
-
 int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document) {
     int64_t first;
     if (document >= file->documents) return file->tokens;
     memcpy(&first, file->document + document * (int64_t)sizeof first, sizeof first);
     return first;
-}
-
-bool z3d_token_file_masked(const z3d_token_file *file) {
-    return file->mask != NULL;
 }
 
 static bool is_trained(const z3d_token_file *file, int64_t token) {
@@ -255,11 +225,11 @@ void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t co
 }
 
 /* Widens `count` stored tokens (unaligned) to int32. Returns the index of the first one outside the
- * vocabulary, -1: none. Searches for it only after the loop, which has no branches and so is fast.
- */
+ * vocabulary, -1: none; *wrong: its value. Searches for it only after the loop, which has no
+ * branches and so is fast. */
 #define WIDEN(NAME, STORED)                                                                        \
     static int64_t widen_##NAME(const unsigned char *bytes, int64_t count, int32_t vocab_size,     \
-                                int32_t *out) {                                                    \
+                                int32_t *out, long long *wrong) {                                  \
         bool bad = false;                                                                          \
         for (int64_t i = 0; i < count; i++) {                                                      \
             STORED value;                                                                          \
@@ -270,6 +240,7 @@ void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t co
         for (int64_t i = 0; bad && i < count; i++) {                                               \
             STORED value;                                                                          \
             memcpy(&value, bytes + i * (int64_t)sizeof value, sizeof value);                       \
+            *wrong = value;                                                                        \
             if ((uint64_t)(int64_t)value >= (uint64_t)vocab_size) return i;                        \
         }                                                                                          \
         return -1;                                                                                 \
@@ -283,19 +254,10 @@ WIDEN(i32, int32_t)
 WIDEN(i64, int64_t)
 
 static int64_t (*const widen[])(const unsigned char *bytes, int64_t count, int32_t vocab_size,
-                                int32_t *out) = {
+                                int32_t *out, long long *wrong) = {
     [Z3D_TOKEN_U8] = widen_u8,   [Z3D_TOKEN_I8] = widen_i8,   [Z3D_TOKEN_U16] = widen_u16,
     [Z3D_TOKEN_I16] = widen_i16, [Z3D_TOKEN_U32] = widen_u32, [Z3D_TOKEN_I32] = widen_i32,
     [Z3D_TOKEN_I64] = widen_i64};
-
-static long long stored_value(z3d_token_type type, const unsigned char *bytes) {
-    uint64_t value = 0;
-    int size = z3d_token_type_bytes(type), unused = 64 - 8 * size;
-    for (int i = 0; i < size; i++) value |= (uint64_t)bytes[i] << (8 * i);
-    bool is_signed = type == Z3D_TOKEN_I8 || type == Z3D_TOKEN_I16 || type == Z3D_TOKEN_I32 ||
-                     type == Z3D_TOKEN_I64;
-    return is_signed ? (long long)((int64_t)(value << unused) >> unused) : (long long)value;
-}
 
 /* The sequence that holds token `position`. */
 static int64_t find_sequence(const z3d_token_file *file, int64_t position) {
@@ -330,14 +292,13 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
             byte = file->sequence_byte[sequence] + (first - file->sequence_first[sequence]) * size;
             stretch = rest < count ? rest : count;
         }
-        const unsigned char *bytes = file->data.data + byte;
-        int64_t bad = widen[file->type](bytes, stretch, vocab_size, out);
+        long long wrong;
+        int64_t bad = widen[file->type](file->data.data + byte, stretch, vocab_size, out, &wrong);
         if (bad >= 0)
             return Z3D_ERROR(
                 Z3D_ERR_DATA,
                 "%s: token %lld is %lld, outside the vocabulary (model.vocab_size %d: ids 0 to %d)",
-                file->path, (long long)(first + bad), stored_value(file->type, bytes + bad * size),
-                vocab_size, vocab_size - 1);
+                file->path, (long long)(first + bad), wrong, vocab_size, vocab_size - 1);
         first += stretch, out += stretch, count -= stretch;
     }
     return Z3D_OK;

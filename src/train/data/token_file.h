@@ -1,9 +1,9 @@
-/* Private to src/train/data: what the two formats of token files share (data.h has the public
- * part). */
+/* Token files: two formats, llm.c's .bin and Megatron-LM's .bin/.idx pairs. */
 #ifndef ZERO3D_TRAIN_TOKEN_FILE_H
 #define ZERO3D_TRAIN_TOKEN_FILE_H
 
-#include "src/train/data.h"
+#include "src/base/base.h"
+#include "src/train/tokenizer.h"
 
 /* llm.c's header: 256 int32, of which llm.c reads three. Later ones are ours: they say which
  * tokenizer made the file, and which tables follow the tokens: a mask, one bit for each token, the
@@ -52,32 +52,60 @@ typedef struct z3d_mapped_file {
     int64_t bytes;
 } z3d_mapped_file;
 
-/* ERR_IO: the file is missing, unreadable or no regular file. Unmap also after a failure. */
-z3d_status z3d_map_file(const char *path, z3d_mapped_file *out);
-void z3d_unmap_file(z3d_mapped_file *file);
-
-struct z3d_token_file {
+typedef struct z3d_token_file {
     z3d_mapped_file data;
-    char *path; /* as given */
+    char *path;  /* as given */
+    char *index; /* the .idx of a Megatron-LM pair; NULL: llm.c's format */
     z3d_token_type type;
     int64_t begin; /* byte of the first token, if the tokens are contiguous */
     int64_t tokens;
     uint64_t digest;               /* of the tokenizer that made it; 0: unknown */
     int32_t vocab_size;            /* of that tokenizer */
     const unsigned char *mask;     /* NULL: all tokens are trained */
-    const unsigned char *document; /* of `documents` int64, not aligned */
+    const unsigned char *document; /* of `documents` int64, not aligned: z3d_token_file_document */
     int64_t documents;             /* 0: their borders are not known */
     int64_t *found_document;       /* memory of `document` for a Megatron-LM pair; else NULL */
     /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
     int64_t sequences;
     int64_t *sequence_first; /* [sequences + 1]: index of each sequence's first token */
     int64_t *sequence_byte;  /* [sequences]: the byte of the .bin where each begins */
-};
+} z3d_token_file;
 
-/* Fills in type, begin, tokens and sequences from a Megatron-LM .idx; file->data is the mapped
- * .bin. */
-z3d_status z3d_megatron_read_index(const char *index_path, z3d_token_file *file);
-/* Sets document and documents from the .idx of an open pair, unchecked. */
-z3d_status z3d_megatron_read_documents(const char *index_path, z3d_token_file *file);
+/* Maps a token file: llm.c's .bin with uint16 or uint32 tokens, whose number is header[2]; or
+ * Megatron-LM's .bin/.idx pair, named by its .idx, its .bin or the path without an ending. The
+ * sequences of a pair are read one after the other, as one stream. Errors:
+ * ERR_IO (missing, unreadable), ERR_DATA (empty, truncated, trailing bytes, wrong magic or version,
+ * not a token type). */
+z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
+void z3d_token_file_close(z3d_token_file *file); /* NULL is fine */
+/* Finds where documents begin, unless that is known: reads the index of a Megatron-LM pair.
+ * ERR_DATA: the file does not say. */
+z3d_status z3d_token_file_find_documents(z3d_token_file *file);
+/* The index of the first token of document 0 .. documents - 1; for `documents`, the number of
+ * tokens. */
+int64_t z3d_token_file_document(const z3d_token_file *file, int64_t document);
+/* Whether one of the tokens first .. first+count-1 is trained as a target. */
+bool z3d_token_file_trains(const z3d_token_file *file, int64_t first, int64_t count);
+/* Sets targets[0 .. count) to -1 (ignored) where the token is not trained; targets[0] is token
+ * `first`. */
+void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t count,
+                           int32_t *targets);
+/* ERR_CONFIG if another tokenizer made the file. */
+z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer *tokenizer);
+/* Tokens first .. first+count-1. ERR_DATA with file, position and value if one is not in 0 ..
+ * vocab_size-1; ERR_IO if the file became shorter during the run. */
+z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
+                               int32_t vocab_size, int32_t *out);
+
+/* ---- private to src/train/data ---- */
+
+/* ERR_IO: the file is missing, unreadable or no regular file. Unmap also after a failure. */
+z3d_status z3d_map_file(const char *path, z3d_mapped_file *out);
+void z3d_unmap_file(z3d_mapped_file *file);
+
+/* Fills in type, tokens and sequences from file->index; file->data is the mapped .bin. */
+z3d_status z3d_megatron_read_sequences(z3d_token_file *file);
+/* Sets document and documents from file->index, unchecked. */
+z3d_status z3d_megatron_read_documents(z3d_token_file *file);
 
 #endif

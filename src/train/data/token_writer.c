@@ -32,6 +32,7 @@ z3d_status z3d_token_writer_open(z3d_token_writer *writer, const char *path, int
     if (temporary.failed || !writer->path)
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
     writer->bytes_per_token = vocab_size <= 65536 ? 2 : 4;
+    writer->vocab_size = vocab_size;
     writer->file = fopen(writer->temporary, "wbxe");
     if (!writer->file) {
         z3d_status status = failed(writer);
@@ -44,7 +45,6 @@ z3d_status z3d_token_writer_open(z3d_token_writer *writer, const char *path, int
                                                                            : failed(writer);
 }
 
-/* Opens a file without a name. */
 static z3d_status open_unnamed(z3d_token_writer *writer, const char *end, FILE **out) {
     z3d_string name = {0};
     z3d_string_append(&name, "%s.%s", writer->temporary, end);

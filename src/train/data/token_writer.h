@@ -16,7 +16,7 @@ typedef struct z3d_token_writer {
     FILE *file;
     int bytes_per_token; /* 2, or 4 for a vocabulary beyond 65536 */
     int64_t tokens;
-    uint64_t digest; /* of the tokenizer, like vocab_size; the caller sets both */
+    uint64_t digest; /* of the tokenizer; set by the caller; 0: the file does not say */
     int32_t vocab_size;
     FILE *mask, *borders; /* NULL: not written */
     int64_t documents, untrained;

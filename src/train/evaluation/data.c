@@ -2,7 +2,6 @@
 #include "src/train/evaluation/data.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,42 +14,26 @@
 
 /* Decides by the name, or by the content. */
 static bool is_json(const char *path) {
-    if (z3d_is_json_lines(path) || z3d_is_json(path)) return true;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    bool is = z3d_look_for_json(fd, path) != Z3D_LOOK_TEXT;
-    close(fd);
-    return is;
-}
-
-z3d_evaluation_kind z3d_evaluation_kind_of(const char *path) {
-    if (z3d_names_token_file(path)) return Z3D_EVALUATE_TOKENS;
-    return is_json(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
+    return z3d_is_json_lines(path) || z3d_is_json(path) || z3d_look_for_json(path) != Z3D_LOOK_TEXT;
 }
 
 /* ---- text ---- */
 
-static z3d_status open_file(const char *path, int *fd) {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    return *fd >= 0 ? Z3D_OK
-                    : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
-}
-
 /* Reads a whole text; *text is malloc'ed. */
-static z3d_status read_text(int fd, const char *path, char **text, size_t *length) {
+static z3d_status read_text(const char *path, char **text, size_t *length) {
     enum { MOST = 1 << 30 };
     z3d_content_hash unused;
     z3d_text_kind kind;
     int64_t bytes;
     z3d_input input;
-    Z3D_TRY(z3d_text_survey(fd, path, &unused, &bytes, &kind));
+    Z3D_TRY(z3d_text_survey(path, &unused, &bytes, &kind));
     if (kind != Z3D_TEXT_UTF8) return z3d_text_refuse(path, path, kind);
     if (bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the file is empty", path);
     if (bytes > MOST)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld bytes of text: expected at most %d", path,
                          (long long)bytes, MOST);
     Z3D_TRY(z3d_new((size_t)bytes, 1, "a text", text));
-    z3d_status status = z3d_input_open(&input, fd, path);
+    z3d_status status = z3d_input_open(&input, path);
     if (status == Z3D_OK) status = z3d_input_read(&input, *text, (size_t)bytes, length);
     z3d_input_close(&input);
     return status;
@@ -59,22 +42,19 @@ static z3d_status read_text(int fd, const char *path, char **text, size_t *lengt
 static z3d_status write_text(const char *path, z3d_tokenizer *tokenizer, z3d_token_writer *writer) {
     char *text = NULL;
     size_t length;
-    int fd;
     z3d_token_list ids = {0};
-    Z3D_TRY(open_file(path, &fd));
-    z3d_status status = read_text(fd, path, &text, &length);
+    z3d_status status = read_text(path, &text, &length);
     if (status == Z3D_OK) status = z3d_tokenizer_prompt(tokenizer, text, length, &ids);
     if (status == Z3D_OK) status = z3d_token_writer_append(writer, ids.id, ids.count);
     z3d_token_list_free(&ids);
     free(text);
-    close(fd);
     return status;
 }
 
 static z3d_status write_line(const char *text, size_t length, z3d_tokenizer *tokenizer,
                              z3d_token_list *ids, z3d_token_writer *writer) {
     ids->count = 0;
-    Z3D_TRY(z3d_tokenizer_document(tokenizer, text, length, ids));
+    Z3D_TRY(z3d_tokenizer_part(tokenizer, text, length, true, true, ids));
     return z3d_token_writer_append(writer, ids->id, ids->count);
 }
 
@@ -96,11 +76,8 @@ static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *
     z3d_token_list ids = {0};
     const char *text = "";
     size_t length;
-    int fd;
-    z3d_input input;
-    z3d_json_lines lines = {.input = &input, .path = path, .key = key, .option = "--json-key "};
-    Z3D_TRY(open_file(path, &fd));
-    z3d_status status = z3d_input_open(&input, fd, path);
+    z3d_json_lines lines = {.path = path, .key = key, .option = "--json-key "};
+    z3d_status status = z3d_json_lines_open(&lines);
     while (status == Z3D_OK && text) {
         status = z3d_json_lines_next(&lines, &text, &length);
         status = refuse_instructions(path, lines.object, status);
@@ -110,8 +87,6 @@ static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *
     if (status == Z3D_OK && writer->tokens == 0)
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: no text in it", path);
     z3d_json_lines_free(&lines);
-    z3d_input_close(&input);
-    close(fd);
     z3d_token_list_free(&ids);
     return status;
 }
@@ -131,21 +106,18 @@ static z3d_status open_tokens(const char *file, const char *name, const z3d_conf
 static z3d_status open_text(const char *path, const char *json_key, z3d_tokenizer *tokenizer,
                             const char *folder, const z3d_config *run, z3d_dataset **out) {
     z3d_token_writer writer = {0};
-    z3d_string file = {0};
-    z3d_string_append(&file, "%s/tokens.bin", folder);
-    z3d_status status =
-        file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                    : z3d_token_writer_open(&writer, file.text, (int32_t)run->model_vocab_size);
+    char *file;
+    Z3D_TRY(z3d_join_path(folder, "tokens.bin", &file));
+    z3d_status status = z3d_token_writer_open(&writer, file, (int32_t)run->model_vocab_size);
     if (status == Z3D_OK)
-        status = z3d_evaluation_kind_of(path) == Z3D_EVALUATE_LINES
-                     ? write_lines(path, json_key, tokenizer, &writer)
-                     : write_text(path, tokenizer, &writer);
+        status = is_json(path) ? write_lines(path, json_key, tokenizer, &writer)
+                               : write_text(path, tokenizer, &writer);
     if (status == Z3D_OK) status = z3d_token_writer_finish(&writer);
     if (status == Z3D_OK) status = z3d_token_writer_publish(&writer);
-    if (status == Z3D_OK) status = open_tokens(file.text, path, run, false, out);
-    if (file.text) (void)unlink(file.text);
+    if (status == Z3D_OK) status = open_tokens(file, path, run, false, out);
+    (void)unlink(file);
     z3d_token_writer_discard(&writer);
-    z3d_string_free(&file);
+    free(file);
     return status;
 }
 
@@ -153,7 +125,7 @@ z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
                                     z3d_tokenizer *tokenizer, const z3d_config *run,
                                     z3d_dataset **out) {
     *out = NULL;
-    if (z3d_evaluation_kind_of(path) == Z3D_EVALUATE_TOKENS)
+    if (z3d_names_token_file(path))
         return open_tokens(path, path, run, run->data_samples == Z3D_SAMPLES_DOCUMENTS, out);
     const char *parent = getenv("TMPDIR");
     z3d_string folder = {0};
@@ -176,25 +148,24 @@ z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
 
 z3d_status z3d_evaluation_bytes(const z3d_dataset *dataset, const z3d_tokenizer *tokenizer,
                                 int64_t seq_length, int64_t *out) {
-    int32_t *tokens = NULL, *targets = NULL;
+    int32_t *tokens;
     z3d_string text = {0};
-    int64_t bytes = 0, valid, windows = z3d_dataset_windows(dataset);
-    z3d_status status = z3d_new((size_t)seq_length, sizeof *tokens, "a window", &tokens);
-    if (status == Z3D_OK)
-        status = z3d_new((size_t)seq_length, sizeof *targets, "a window", &targets);
+    int64_t bytes = 0, windows = z3d_dataset_windows(dataset);
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_new(2 * (size_t)seq_length, sizeof *tokens, "a window", &tokens));
+    int32_t *targets = tokens + seq_length;
     for (int64_t w = 0; w < windows && status == Z3D_OK && bytes >= 0; w++) {
-        status = z3d_dataset_window(dataset, w, tokens, targets, NULL, &valid);
+        status = z3d_dataset_window(dataset, w, tokens, targets, NULL);
         if (status != Z3D_OK) break;
         z3d_string_clear(&text);
-        for (int64_t i = 0, kept = 0; i < seq_length; i++)
+        size_t kept = 0;
+        for (int64_t i = 0; i < seq_length; i++)
             if (targets[i] >= 0) targets[kept++] = targets[i];
-        const z3d_status decoded =
-            tokenizer->ops->decode(tokenizer, targets, (size_t)valid, false, &text);
+        const z3d_status decoded = z3d_tokenizer_decode(tokenizer, targets, kept, false, &text);
         if (text.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text");
         bytes = decoded == Z3D_OK ? bytes + (int64_t)text.length : -1;
     }
     free(tokens);
-    free(targets);
     z3d_string_free(&text);
     *out = bytes;
     return status;

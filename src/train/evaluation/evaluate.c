@@ -21,8 +21,7 @@ static z3d_status read_config(z3d_world *world, const z3d_evaluate_request *requ
 static z3d_status make_tokenizer(z3d_trainer *trainer, const z3d_evaluate_request *request,
                                  z3d_string *why) {
     z3d_status status = z3d_tokenizer_of_config(trainer->config, &trainer->tokenizer);
-    if (status == Z3D_OK || z3d_evaluation_kind_of(request->data) != Z3D_EVALUATE_TOKENS)
-        return status;
+    if (status == Z3D_OK || !z3d_names_token_file(request->data)) return status;
     z3d_string_append(why, "%s", z3d_error_message());
     return Z3D_OK;
 }

@@ -5,13 +5,12 @@
 #include <string.h>
 
 z3d_status z3d_answers_create(const z3d_generate_options *options, z3d_answers *out) {
-    int ranks = options->world ? z3d_world_size(options->world) : 1;
-    *out = (z3d_answers){.options = options, .replicas = 1, .collects = true};
-    if (options->world) {
-        out->replicas = z3d_mesh_size(options->mesh, Z3D_ROLE_SAMPLES);
-        out->replica = z3d_mesh_index(options->mesh, Z3D_ROLE_SAMPLES, options->mesh->rank);
-        out->collects = z3d_world_rank(options->world) == 0;
-    }
+    const z3d_mesh *mesh = options->mesh;
+    const int ranks = z3d_world_size(options->world);
+    *out = (z3d_answers){.options = options,
+                         .replicas = z3d_mesh_size(mesh, Z3D_ROLE_SAMPLES),
+                         .replica = z3d_mesh_index(mesh, Z3D_ROLE_SAMPLES, mesh->rank),
+                         .collects = z3d_world_rank(options->world) == 0};
     size_t count = out->collects ? (size_t)options->count : 0;
     Z3D_TRY(z3d_new(count + 1, sizeof *out->waiting, "answers", &out->waiting));
     Z3D_TRY(z3d_new((size_t)out->replicas, sizeof *out->round, "answers", &out->round));
@@ -86,18 +85,14 @@ z3d_status z3d_answers_exchange(z3d_answers *a, const z3d_round *mine, z3d_round
     z3d_world *world = a->options->world;
     z3d_round own = *mine;
     own.bytes = (int64_t)a->sent.length;
-    own.stop = world && z3d_world_stop_requested(world);
+    own.stop = z3d_world_stop_requested(world);
     *round = a->round;
-    if (world) z3d_watchdog_position(world, true, "generation (waiting for all ranks)");
-    if (world)
-        Z3D_TRY(z3d_world_gather_all(world, &own, a->ranks, sizeof own));
-    else
-        a->ranks[0] = own;
+    z3d_watchdog_position(world, true, "generation (waiting for all ranks)");
+    Z3D_TRY(z3d_world_gather_all(world, &own, a->ranks, sizeof own));
     *stop = false;
-    for (int rank = 0; world && rank < z3d_world_size(world); rank++)
-        *stop |= a->ranks[rank].stop != 0;
+    for (int rank = 0; rank < z3d_world_size(world); rank++) *stop |= a->ranks[rank].stop != 0;
     for (int r = 0; r < a->replicas; r++) {
-        int speaker = world ? z3d_mesh_member(a->options->mesh, Z3D_ROLE_SAMPLES, 0, r) : 0;
+        int speaker = z3d_mesh_member(a->options->mesh, Z3D_ROLE_SAMPLES, 0, r);
         a->round[r] = a->ranks[speaker];
         if (a->round[r].bytes > 0) Z3D_TRY(collect(a, speaker, a->round[r].bytes));
     }

@@ -16,7 +16,7 @@ z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
     const z3d_model *model = program->model;
     out->batch = z3d_samples_in_caches(&program->config);
     out->positions = z3d_cache_positions(&program->config, model);
-    memcpy(out->tokens, model->tokens, sizeof out->tokens);
+    out->tokens = model->tokens;
     out->columns = model->unit[model->num_units - 1].output_elements[Z3D_MODE_DECODE];
     const int64_t prefill = out->tokens[Z3D_MODE_PREFILL];
     size_t logits = (size_t)(out->batch * out->columns);

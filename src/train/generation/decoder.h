@@ -18,13 +18,13 @@ typedef struct z3d_sequence {
 
 typedef struct z3d_decoder {
     z3d_engine *engine;
-    int64_t batch;                  /* sequences in one call of DECODE */
-    int64_t positions;              /* of a sequence in the caches, the most that the model sees */
-    int64_t columns;                /* logits of a sequence */
-    int64_t tokens[Z3D_MODE_COUNT]; /* of a sequence in one call */
-    int32_t *token;                 /* [max(batch, tokens)] */
-    int32_t *position;              /* [2, batch] */
-    float *logits; /* [batch, columns]: of the last call; the owner may change them */
+    int64_t batch;         /* sequences in one call of DECODE */
+    int64_t positions;     /* of a sequence in the caches, the most that the model sees */
+    int64_t columns;       /* logits of a sequence */
+    const int64_t *tokens; /* [Z3D_MODE_COUNT]: of a sequence in one call, the model's */
+    int32_t *token;        /* [max(batch, tokens)] */
+    int32_t *position;     /* [2, batch] */
+    float *logits;         /* [batch, columns]: of the last call; the owner may change them */
 } z3d_decoder;
 
 /* Errors: ERR_USAGE if the model cannot generate, ERR_MEMORY. Release it also after a failure. Not

@@ -102,10 +102,10 @@ static z3d_status append_token(generation *g, slot *s, int32_t token) {
     const bool ends = z3d_tokenizer_ends(tokenizer, token);
     if (ends) {
         z3d_string_append(&s->text, "\n");
-        tokenizer->ops->name_token(tokenizer, token, &s->text);
+        z3d_tokenizer_name_token(tokenizer, token, &s->text);
         z3d_string_append(&s->text, "\n");
     } else {
-        Z3D_TRY(tokenizer->ops->decode(tokenizer, &token, 1, s->begins, &s->text));
+        Z3D_TRY(z3d_tokenizer_decode(tokenizer, &token, 1, s->begins, &s->text));
     }
     s->begins = ends || (s->begins && s->text.length == before);
     return s->text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;

@@ -29,6 +29,8 @@ typedef struct z3d_prompt {
     bool begins;    /* the answer begins a text: no text of the prompt comes directly before it */
     int64_t tokens; /* of the answer, at most */
     uint64_t seed, line; /* the draw of token i is a pure function of (seed, line, i) */
+    z3d_string head;     /* of a file: the beginning of the answer's line, which has the prompt and
+                            the other keys of the prompt's line */
 } z3d_prompt;
 
 typedef struct z3d_answer {
@@ -45,8 +47,7 @@ typedef struct z3d_generate_options {
     z3d_sampling sampling;
     const z3d_stops *stops;
     const z3d_mesh *mesh;
-    /* All ranks agree whether to stop; NULL: one rank, which is never asked to stop. */
-    z3d_world *world;
+    z3d_world *world; /* all ranks agree whether to stop */
     /* Called on rank 0; each may be NULL. piece: the new text of the first prompt's answer since
      * the last call, whole characters. answer: called for every prompt, in order. An error ends the
      * generation. */
@@ -66,8 +67,8 @@ typedef struct z3d_generate_totals {
 /* Continues all prompts. Each model replica continues as many together as its engine has samples;
  * when an answer ends, the next prompt takes its sample at once. If a text becomes longer than the
  * model's sequence, its beginning is left out (decoder.h). Collective over the world: every rank
- * gives the same prompts. Errors (not agreed): the engine's, the callbacks', ERR_CONFIG if the
- * model has fewer ids than the tokenizer. Agreed: ERR_NUMERIC if a logit is NaN. */
+ * gives the same prompts. Errors (not agreed): the engine's, the callbacks'. Agreed:
+ * ERR_NUMERIC if a logit is NaN. */
 z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
                         const z3d_generate_options *options, z3d_generate_totals *totals);
 

@@ -75,7 +75,7 @@ static z3d_status show_piece(void *context, const char *text, size_t length) {
 static z3d_status give_answer(void *context, int64_t prompt, const z3d_answer *answer) {
     listener *l = context;
     z3d_string_clear(&l->line);
-    z3d_prompts_answer_line(&l->prompts->head[prompt], answer, &l->line);
+    z3d_prompts_answer_line(&l->prompts->prompt[prompt].head, answer, &l->line);
     if (l->line.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an answer");
     if (l->output) return z3d_line_file_write(l->output, l->line.text, l->line.length);
     return l->show(l->context, l->line.text, l->line.length);
@@ -103,9 +103,8 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
         .answer = listener->prompts ? give_answer : NULL,
         .context = listener};
     z3d_trainer_place(trainer, "generation");
-    z3d_status status =
-        z3d_stops_create(trainer->tokenizer, &config->generate_stop, !ignore_eos, &stops);
-    if (status == Z3D_OK && listener->chat) z3d_stops_add(&stops, listener->chat->end);
+    z3d_status status = z3d_stops_create(trainer->tokenizer, &config->generate_stop, !ignore_eos,
+                                         listener->chat, &stops);
     if (status == Z3D_OK)
         status = z3d_generate(trainer->engine, trainer->tokenizer, &options, totals);
     if (status != Z3D_OK && status != Z3D_ERR_NUMERIC)
@@ -114,92 +113,18 @@ static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *promp
     return z3d_trainer_agree(trainer, status);
 }
 
-/* Makes tokens from a prompt; an error if it is longer than the model sees. */
-static z3d_status encode_prompt(const z3d_trainer *trainer, const z3d_prompt_style *style,
-                                const char *text, z3d_prompt *out) {
-    const z3d_config *config = trainer->config;
-    *out = (z3d_prompt){.tokens = config->generate_tokens, .seed = (uint64_t)config->generate_seed};
+/* The style of prompts that are texts. */
+static z3d_prompt_style style_of(const z3d_trainer *trainer) {
+    return (z3d_prompt_style){.tokenizer = trainer->tokenizer,
+                              .positions = trainer->model->positions,
+                              .tokens = trainer->config->generate_tokens,
+                              .seed = (uint64_t)trainer->config->generate_seed};
+}
+
+static z3d_status encode_prompt(const z3d_prompt_style *style, const char *text, z3d_prompt *out) {
+    *out = (z3d_prompt){.tokens = style->tokens, .seed = style->seed};
     Z3D_TRY(z3d_prompt_encode(style, text, strlen(text), out));
-    if (out->length <= trainer->model->positions) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
-                     "shorten it",
-                     (long long)out->length, (long long)trainer->model->positions);
-}
-
-/* Shows the prompt, unless it is a message, then each piece of its continuation. Collective,
- * agreed. */
-static z3d_status continue_one(z3d_trainer *trainer, const char *text, const z3d_prompt *prompt,
-                               listener *listener, z3d_generate_totals *totals) {
-    z3d_status status = Z3D_OK;
-    if (trainer->rank == 0 && !listener->chat)
-        status = listener->show(listener->context, text, strlen(text));
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    return continue_prompts(trainer, prompt, 1, listener, totals);
-}
-
-static z3d_status append(void *context, const char *text, size_t length) {
-    z3d_string *out = context;
-    z3d_string_append_bytes(out, text, length);
-    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
-}
-
-z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prompt) {
-    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
-    z3d_prompt encoded;
-    z3d_status status = encode_prompt(trainer, &style, prompt, &encoded);
-    free(encoded.token);
-    return status;
-}
-
-z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_string *out,
-                              bool *stopped) {
-    listener listener = {.show = append, .context = out};
-    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer};
-    z3d_generate_totals totals = {0};
-    z3d_prompt encoded;
-    z3d_status status =
-        z3d_trainer_agree(trainer, encode_prompt(trainer, &style, prompt, &encoded));
-    if (status == Z3D_OK) status = continue_one(trainer, prompt, &encoded, &listener, &totals);
-    *stopped = totals.stopped;
-    free(encoded.token);
-    z3d_string_free(&listener.line);
-    return status;
-}
-
-/* ---- from a checkpoint ---- */
-
-/* Rank 0 reads the file and sends it to all ranks: it may be a pipe, or be on one node only.
- * Collective, agreed. */
-static z3d_status read_prompts(z3d_trainer *trainer, const char *path,
-                               const z3d_prompt_style *style, z3d_prompts *out) {
-    enum { MOST = 1 << 30 };
-    const z3d_config *config = trainer->config;
-    const z3d_prompt_defaults defaults = {.tokens = config->generate_tokens,
-                                          .positions = trainer->model->positions,
-                                          .seed = (uint64_t)config->generate_seed};
-    const bool input = strcmp(path, "-") == 0;
-    z3d_string text = {0};
-    z3d_status status = Z3D_OK;
-    z3d_trainer_place(trainer, "start-up: reading prompts");
-    if (trainer->rank == 0)
-        status = z3d_read_file(input ? "/dev/stdin" : path, MOST, &text.text, &text.length);
-    status = z3d_trainer_agree(trainer, status);
-    if (status == Z3D_OK) status = z3d_trainer_share(trainer, 0, &text);
-    if (status != Z3D_OK) {
-        z3d_string_free(&text);
-        return status;
-    }
-    status = z3d_prompts_read(text.text, text.length, input ? "standard input" : path, style,
-                              &defaults, out);
-    return z3d_trainer_agree(trainer, status);
-}
-
-/* Refuses an output that exists. Rank 0, before the expensive work. */
-static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
-    if (trainer->rank != 0 || !path || access(path, F_OK) != 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO, "--output %s: the file exists; remove it or give another name",
-                     path);
+    return z3d_prompt_check(style, out, Z3D_ERR_CONFIG);
 }
 
 /* Positions for the longest text, prompt and answer. Equal on all ranks. */
@@ -218,6 +143,79 @@ static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request
     int64_t step;
     Z3D_TRY(z3d_trainer_setup_inference(trainer, count, positions_for(prompt, count), stage));
     return z3d_trainer_load_weights(trainer, request->path, request->ema, &step);
+}
+
+/* Shows the text, unless it is a message, then each piece of its continuation. request: the weights
+ * to load; NULL: they are loaded. Collective, agreed. */
+static z3d_status continue_text(z3d_trainer *trainer, const z3d_generate_request *request,
+                                const z3d_prompt_style *style, const char *text, listener *listener,
+                                z3d_generate_totals *totals) {
+    z3d_prompt prompt;
+    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(style, text, &prompt));
+    if (status == Z3D_OK && request) status = load(trainer, request, &prompt, 1);
+    if (status == Z3D_OK) {
+        if (trainer->rank == 0 && !listener->chat)
+            status = listener->show(listener->context, text, strlen(text));
+        status = z3d_trainer_agree(trainer, status);
+    }
+    if (status == Z3D_OK) status = continue_prompts(trainer, &prompt, 1, listener, totals);
+    free(prompt.token);
+    z3d_string_free(&listener->line);
+    return status;
+}
+
+static z3d_status append(void *context, const char *text, size_t length) {
+    z3d_string *out = context;
+    z3d_string_append_bytes(out, text, length);
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
+}
+
+z3d_status z3d_trainer_check_prompt(const z3d_trainer *trainer, const char *prompt) {
+    const z3d_prompt_style style = style_of(trainer);
+    z3d_prompt encoded;
+    z3d_status status = encode_prompt(&style, prompt, &encoded);
+    free(encoded.token);
+    return status;
+}
+
+z3d_status z3d_trainer_sample(z3d_trainer *trainer, const char *prompt, z3d_string *out,
+                              bool *stopped) {
+    listener listener = {.show = append, .context = out};
+    const z3d_prompt_style style = style_of(trainer);
+    z3d_generate_totals totals = {0};
+    z3d_status status = continue_text(trainer, NULL, &style, prompt, &listener, &totals);
+    *stopped = totals.stopped;
+    return status;
+}
+
+/* ---- from a checkpoint ---- */
+
+/* Rank 0 reads the file and sends it to all ranks: it may be a pipe, or be on one node only.
+ * Collective, agreed. */
+static z3d_status read_prompts(z3d_trainer *trainer, const char *path,
+                               const z3d_prompt_style *style, z3d_prompts *out) {
+    enum { MOST = 1 << 30 };
+    const bool input = strcmp(path, "-") == 0;
+    z3d_string text = {0};
+    z3d_status status = Z3D_OK;
+    z3d_trainer_place(trainer, "start-up: reading prompts");
+    if (trainer->rank == 0)
+        status = z3d_read_file(input ? "/dev/stdin" : path, MOST, &text.text, &text.length);
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK) status = z3d_trainer_share(trainer, 0, &text);
+    if (status != Z3D_OK) {
+        z3d_string_free(&text);
+        return status;
+    }
+    status = z3d_prompts_read(text.text, text.length, input ? "standard input" : path, style, out);
+    return z3d_trainer_agree(trainer, status);
+}
+
+/* Refuses an output that exists. Rank 0, before the expensive work. */
+static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
+    if (trainer->rank != 0 || !path || access(path, F_OK) != 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "--output %s: the file exists; remove it or give another name",
+                     path);
 }
 
 /* Removes an empty output, which would stop the next start. */
@@ -259,13 +257,7 @@ static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *r
                              const z3d_prompt_style *style, z3d_generate_totals *totals) {
     listener listener = {.show = request->show, .context = request->context, .chat = style->chat};
     const char *text = trainer->empty_prompt ? "" : trainer->config->generate_prompt;
-    z3d_prompt prompt;
-    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, style, text, &prompt));
-    if (status == Z3D_OK) status = load(trainer, request, &prompt, 1);
-    if (status == Z3D_OK) status = continue_one(trainer, text, &prompt, &listener, totals);
-    free(prompt.token);
-    z3d_string_free(&listener.line);
-    return status;
+    return continue_text(trainer, request, style, text, &listener, totals);
 }
 
 static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *totals,
@@ -283,17 +275,13 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
 }
 
 static z3d_status find_chat(z3d_tokenizer *tokenizer, const char *name, z3d_chat *out) {
-    bool found;
-    Z3D_TRY(z3d_chat_find(name, tokenizer, out, &found));
-    if (found) return Z3D_OK;
-    z3d_string names = {0};
-    z3d_chat_kind_names(&names);
-    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE,
-                                  "--chat: the model's folder has no chat template; name one with "
-                                  "--chat-template: %s",
-                                  names.text ? names.text : "");
-    z3d_string_free(&names);
-    return status;
+    char names[256];
+    Z3D_TRY(z3d_chat_find(name, tokenizer, out));
+    return out->kind ? Z3D_OK
+                     : Z3D_ERROR(Z3D_ERR_USAGE,
+                                 "--chat: the model's folder has no chat template; name one with "
+                                 "--chat-template: %s",
+                                 z3d_chat_kind_names(names, sizeof names));
 }
 
 static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *request,
@@ -303,9 +291,9 @@ static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *req
     *result = (z3d_generate_result){.prompts = 1};
     Z3D_TRY(z3d_trainer_agree(trainer, check_output(trainer, request->output)));
     Z3D_TRY(z3d_trainer_begin_inference(trainer));
-    const z3d_prompt_style style = {.tokenizer = trainer->tokenizer,
-                                    .chat = request->chat ? &chat : NULL,
-                                    .system = request->system};
+    z3d_prompt_style style = style_of(trainer);
+    style.chat = request->chat ? &chat : NULL;
+    style.system = request->system;
     z3d_status status =
         request->chat ? find_chat(trainer->tokenizer, request->chat_template, &chat) : Z3D_OK;
     status = z3d_trainer_agree(trainer, status);

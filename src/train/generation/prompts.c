@@ -12,11 +12,11 @@ enum { MOST_TOKENS = 1000000, MOST_ERRORS = 20 };
 /* ---- tokens ---- */
 
 /* Refuses special tokens in messages: one could end the user's message and begin another. */
-static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_conversation *talk) {
-    for (int i = 0; i < talk->count; i++) {
-        const z3d_message *m = &talk->message[i];
+static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_message *message, int count) {
+    for (int i = 0; i < count; i++) {
+        const z3d_message *m = &message[i];
         size_t bytes;
-        const char *token = t->ops->find_special(t, m->text, m->length, &bytes);
+        const char *token = z3d_tokenizer_find_special(t, m->text, m->length, &bytes);
         if (token)
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "the %s's message has %.*s, which is a special token of the "
@@ -26,12 +26,11 @@ static z3d_status refuse_special(const z3d_tokenizer *t, const z3d_conversation 
     return Z3D_OK;
 }
 
-static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_conversation *talk,
+static z3d_status encode_chat(const z3d_prompt_style *style, const z3d_message *message, int count,
                               z3d_prompt *out) {
     z3d_token_list list = {0};
-    Z3D_TRY(refuse_special(style->tokenizer, talk));
-    z3d_status status =
-        z3d_chat_prompt(style->chat, style->tokenizer, talk->message, talk->count, &list);
+    Z3D_TRY(refuse_special(style->tokenizer, message, count));
+    z3d_status status = z3d_chat_encode(style->chat, style->tokenizer, message, count, true, &list);
     out->token = list.id;
     out->length = (int64_t)list.count;
     out->begins = true;
@@ -44,7 +43,7 @@ static z3d_status encode_message(const z3d_prompt_style *style, const char *text
                              {.role = Z3D_CHAT_USER, .text = text, .length = length}};
     const int first = style->system ? 0 : 1;
     if (style->system) message[0].length = strlen(style->system);
-    return encode_chat(style, &(z3d_conversation){message + first, 2 - first, 2 - first}, out);
+    return encode_chat(style, message + first, 2 - first, out);
 }
 
 z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, size_t length,
@@ -56,6 +55,15 @@ z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, si
     out->length = (int64_t)list.count;
     out->begins = length == 0;
     return status;
+}
+
+z3d_status z3d_prompt_check(const z3d_prompt_style *style, const z3d_prompt *prompt,
+                            z3d_status error) {
+    if (prompt->length <= style->positions) return Z3D_OK;
+    return Z3D_ERROR(error,
+                     "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
+                     "shorten it",
+                     (long long)prompt->length, (long long)style->positions);
 }
 
 /* Puts the system message before the messages, unless they have one. */
@@ -78,7 +86,7 @@ static z3d_status encode_messages(const z3d_prompt_style *style, const z3d_json 
         status = Z3D_ERROR(Z3D_ERR_DATA, "the last message must be the user's: the assistant's "
                                          "answer is generated");
     if (status == Z3D_OK) status = add_system(style, &talk);
-    if (status == Z3D_OK) status = encode_chat(style, &talk, out);
+    if (status == Z3D_OK) status = encode_chat(style, talk.message, talk.count, out);
     z3d_conversation_free(&talk);
     return status;
 }
@@ -112,98 +120,76 @@ void z3d_prompts_answer_line(const z3d_string *head, const z3d_answer *answer, z
 
 /* ---- lines ---- */
 
-static z3d_status take_number(const z3d_json_lines *lines, const char *key, int64_t least,
-                              int64_t most, int64_t *out) {
-    const z3d_json *member = z3d_json_member(lines->object, key);
+static z3d_status take_number(const z3d_json *line, const char *key, int64_t least, int64_t most,
+                              int64_t *out) {
+    const z3d_json *member = z3d_json_member(line, key);
     int64_t value;
     if (!member) return Z3D_OK;
     if (!z3d_json_int(member, &value) || value < least || value > most)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s: expected an integer from %lld to %lld",
-                         lines->path, (long long)lines->line, key, (long long)least,
-                         (long long)most);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: expected an integer from %lld to %lld", key,
+                         (long long)least, (long long)most);
     *out = value;
     return Z3D_OK;
 }
 
 /* JSON readers use the last of two equal keys; in a line of data two are an error. */
-static z3d_status check_once(const z3d_json_lines *lines, const char *key) {
+static z3d_status check_once(const z3d_json *line, const char *key) {
     int count = 0;
-    for (const z3d_json *m = lines->object->first; m; m = m->next) count += !strcmp(m->key, key);
-    if (count < 2) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s: this line has the key twice", lines->path,
-                     (long long)lines->line, key);
+    for (const z3d_json *m = line->first; m; m = m->next) count += !strcmp(m->key, key);
+    return count < 2 ? Z3D_OK : Z3D_ERROR(Z3D_ERR_DATA, "%s: this line has the key twice", key);
 }
 
 /* Finds the key of the text to continue: prompt or messages. */
-static z3d_status find_prompt(const z3d_json_lines *lines, bool chat, const char **key) {
-    const bool has_text = z3d_json_member(lines->object, "prompt"),
-               talks = z3d_json_member(lines->object, "messages");
+static z3d_status find_prompt(const z3d_json *line, bool chat, const char **key) {
+    const bool has_text = z3d_json_member(line, "prompt"),
+               talks = z3d_json_member(line, "messages");
     *key = talks && chat ? "messages" : "prompt";
     if (talks && !has_text && !chat)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: messages: conversations need --chat", lines->path,
-                         (long long)lines->line);
+        return Z3D_ERROR(Z3D_ERR_DATA, "messages: conversations need --chat");
     if (talks && has_text && chat)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: this line has prompt and messages: give one",
-                         lines->path, (long long)lines->line);
-    return check_once(lines, *key);
+        return Z3D_ERROR(Z3D_ERR_DATA, "this line has prompt and messages: give one");
+    return check_once(line, *key);
 }
 
 static z3d_status encode_line(const z3d_json_lines *lines, const z3d_prompt_style *style,
                               const char *key, z3d_prompt *prompt) {
     const char *text;
     size_t length;
-    z3d_status status = style->chat ? z3d_conversation_refuse_tools(lines->object) : Z3D_OK;
-    if (status == Z3D_OK && strcmp(key, "messages") == 0) {
-        status = encode_messages(style, z3d_json_member(lines->object, key), prompt);
-    } else if (status == Z3D_OK) {
-        Z3D_TRY(z3d_json_lines_text(lines, &text, &length));
-        status = z3d_prompt_encode(style, text, length, prompt);
-    }
-    if (status == Z3D_OK) return Z3D_OK;
-    return z3d_error_context(status, "%s:%lld", lines->path, (long long)lines->line);
+    if (style->chat) Z3D_TRY(z3d_conversation_refuse_tools(lines->object));
+    if (strcmp(key, "messages") == 0)
+        return encode_messages(style, z3d_json_member(lines->object, key), prompt);
+    Z3D_TRY(z3d_json_lines_text(lines, &text, &length));
+    return z3d_prompt_encode(style, text, length, prompt);
 }
 
 static z3d_status take_line(const z3d_json_lines *lines, const z3d_prompt_style *style,
-                            const z3d_prompt_defaults *defaults, z3d_prompt *prompt,
-                            z3d_string *head) {
+                            z3d_prompt *prompt) {
     int64_t seed = -1;
     const char *key;
-    prompt->tokens = defaults->tokens;
-    Z3D_TRY(find_prompt(lines, style->chat != NULL, &key));
-    Z3D_TRY(take_number(lines, "tokens", 1, MOST_TOKENS, &prompt->tokens));
-    Z3D_TRY(take_number(lines, "seed", 0, INT64_MAX, &seed));
-    prompt->seed = seed >= 0 ? (uint64_t)seed : defaults->seed;
+    prompt->tokens = style->tokens;
+    Z3D_TRY(find_prompt(lines->object, style->chat != NULL, &key));
+    Z3D_TRY(take_number(lines->object, "tokens", 1, MOST_TOKENS, &prompt->tokens));
+    Z3D_TRY(take_number(lines->object, "seed", 0, INT64_MAX, &seed));
+    prompt->seed = seed >= 0 ? (uint64_t)seed : style->seed;
     prompt->line = seed >= 0 ? 0 : (uint64_t)lines->line - 1;
     Z3D_TRY(encode_line(lines, style, key, prompt));
-    if (prompt->length > defaults->positions)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s:%lld: the prompt has %lld tokens, but the model sees %lld "
-                         "(model.seq_length); shorten it",
-                         lines->path, (long long)lines->line, (long long)prompt->length,
-                         (long long)defaults->positions);
-    append_head(lines->object, key, head);
-    return head->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts") : Z3D_OK;
-}
-
-static z3d_status make_place(z3d_prompts *p) {
-    Z3D_TRY(z3d_grow(p->count, &p->capacity, sizeof *p->prompt, "prompts", &p->prompt));
-    return z3d_grow(p->count, &p->head_capacity, sizeof *p->head, "prompts", &p->head);
+    Z3D_TRY(z3d_prompt_check(style, prompt, Z3D_ERR_DATA));
+    append_head(lines->object, key, &prompt->head);
+    return prompt->head.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts") : Z3D_OK;
 }
 
 /* Collects the errors of all lines, so that the user can correct the file at once. */
-static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *style,
-                             const z3d_prompt_defaults *defaults, z3d_prompts *out,
+static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *style, z3d_prompts *out,
                              z3d_string *errors, int64_t *wrong) {
     for (;;) {
-        z3d_status status = make_place(out);
-        if (status == Z3D_OK) status = z3d_json_lines_next_object(lines);
+        z3d_status status = z3d_json_lines_next_object(lines);
         if (status == Z3D_OK && !lines->object) return Z3D_OK;
         if (status == Z3D_OK) {
-            out->prompt[out->count] = (z3d_prompt){0};
-            out->head[out->count] = (z3d_string){0};
-            out->count++;
-            status = take_line(lines, style, defaults, &out->prompt[out->count - 1],
-                               &out->head[out->count - 1]);
+            Z3D_TRY(
+                z3d_grow(out->count, &out->capacity, sizeof *out->prompt, "prompts", &out->prompt));
+            z3d_prompt *prompt = &out->prompt[out->count++];
+            *prompt = (z3d_prompt){0};
+            status = z3d_json_lines_context(lines, take_line(lines, style, prompt));
         }
         if (status != Z3D_OK && status != Z3D_ERR_DATA) return status;
         if (status == Z3D_ERR_DATA && ++*wrong <= MOST_ERRORS)
@@ -211,28 +197,26 @@ static z3d_status read_lines(z3d_json_lines *lines, const z3d_prompt_style *styl
     }
 }
 
-/* Whether the text, after a byte-order mark and white space, does not begin with an object. */
+/* Whether the text, after a byte-order mark and white space, begins with neither { nor [. */
 static bool is_plain_text(const char *text, size_t length) {
-    size_t at = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    while (at < length && strchr(" \t\r\n", text[at]) && text[at]) at++;
+    size_t at = z3d_json_mark_length(text, length);
+    while (at < length && z3d_json_is_white(text[at])) at++;
     return at < length && text[at] != '{' && text[at] != '[';
 }
 
 z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
-                            const z3d_prompt_style *style, const z3d_prompt_defaults *defaults,
-                            z3d_prompts *out) {
+                            const z3d_prompt_style *style, z3d_prompts *out) {
     z3d_json_lines lines = {.path = path, .key = "prompt", .strict = true};
     z3d_string errors = {0};
     int64_t wrong = 0;
     *out = (z3d_prompts){0};
-    if (is_plain_text(text, length)) {
-        free(text);
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: it has no JSON lines: each line must be {\"prompt\": \"a text\"}",
-                         path);
-    }
     z3d_json_lines_of(&lines, text, length);
-    z3d_status status = read_lines(&lines, style, defaults, out, &errors, &wrong);
+    z3d_status status =
+        is_plain_text(text, length)
+            ? Z3D_ERROR(Z3D_ERR_DATA,
+                        "%s: it has no JSON lines: each line must be {\"prompt\": \"a text\"}",
+                        path)
+            : read_lines(&lines, style, out, &errors, &wrong);
     z3d_json_lines_free(&lines);
     if (wrong > MOST_ERRORS)
         z3d_string_append(&errors, "\n... and %lld more lines are wrong",
@@ -251,9 +235,8 @@ z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
 void z3d_prompts_free(z3d_prompts *prompts) {
     for (int64_t i = 0; i < prompts->count; i++) {
         free(prompts->prompt[i].token);
-        z3d_string_free(&prompts->head[i]);
+        z3d_string_free(&prompts->prompt[i].head);
     }
     free(prompts->prompt);
-    free(prompts->head);
     *prompts = (z3d_prompts){0};
 }

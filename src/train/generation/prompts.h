@@ -12,25 +12,23 @@ typedef struct z3d_prompt_style {
     /* The text is the user's message in this template; NULL: the text is the prompt. */
     const z3d_chat *chat;
     const char *system; /* the system message before it; NULL: the template's usual one, or none */
+    int64_t positions;  /* the most tokens that the model sees */
+    int64_t tokens;     /* of answers, and the seed, for prompts that do not set them */
+    uint64_t seed;
 } z3d_prompt_style;
 
 /* Sets token, length and begins; free(out->token), also after a failure. Errors: those of the
- * tokenizer's encode; ERR_DATA: the template has no place for a system message. */
+ * tokenizer's encode; ERR_DATA: the template has no place for a system message. Call
+ * z3d_prompt_check after it: it returns `error` if the prompt is longer than the model sees. */
 z3d_status z3d_prompt_encode(const z3d_prompt_style *style, const char *text, size_t length,
                              z3d_prompt *out);
+z3d_status z3d_prompt_check(const z3d_prompt_style *style, const z3d_prompt *prompt,
+                            z3d_status error);
 
 typedef struct z3d_prompts {
     z3d_prompt *prompt;
-    z3d_string *head; /* [count] the beginning of each answer's line: the prompt, and the other keys
-                         of its line */
-    int64_t count, capacity, head_capacity;
+    int64_t count, capacity;
 } z3d_prompts;
-
-/* The values for lines that do not set them. */
-typedef struct z3d_prompt_defaults {
-    int64_t tokens, positions; /* positions: the most that the model sees */
-    uint64_t seed;
-} z3d_prompt_defaults;
 
 /* Reads `text`, the content of the file `path`: lines {"prompt": "...", "tokens": 20, "seed": 1,
  * ...}. `text` is malloc'ed; this function frees it. Only the prompt is required; with a chat
@@ -38,8 +36,7 @@ typedef struct z3d_prompt_defaults {
  * with its own seed gets the answer that its prompt would get alone. ERR_DATA with "path:line: ..."
  * for every wrong line. Free *out also after a failure. */
 z3d_status z3d_prompts_read(char *text, size_t length, const char *path,
-                            const z3d_prompt_style *style, const z3d_prompt_defaults *defaults,
-                            z3d_prompts *out);
+                            const z3d_prompt_style *style, z3d_prompts *out);
 void z3d_prompts_free(z3d_prompts *prompts);
 
 /* Appends an answer's line: {"prompt": ..., other keys, "text": ..., "tokens": N, "finish":

@@ -1,6 +1,5 @@
 /* Draws the next token from logits. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/train/generation/generate.h"
@@ -42,17 +41,16 @@ static void select_top(const float *logits, int32_t count, int64_t k, int32_t *h
     }
 }
 
-/* The number of most likely ids, of k, that reach top_p; *sum: the sum of their probabilities. */
-static int64_t nucleus(const float *logits, const int32_t *top, int64_t k, double temperature,
-                       double top_p, double *sum) {
-    double wanted = top_p * *sum, reached = 0;
-    for (int64_t i = 0; i < k; i++) {
-        reached += exp((logits[top[i]] - (double)logits[top[0]]) / temperature);
-        if (reached < wanted) continue;
-        *sum = reached;
-        return i + 1;
-    }
-    return k;
+/* The number of most likely ids, of k, whose weights sum to at least `wanted`; k if all weigh less.
+ * *sum: the sum of their weights. */
+static int64_t reach(const float *logits, const int32_t *top, int64_t k, double temperature,
+                     double wanted, double *sum) {
+    int64_t count = 0;
+    double reached = 0;
+    while (count < k && (count == 0 || reached < wanted))
+        reached += exp((logits[top[count++]] - (double)logits[top[0]]) / temperature);
+    *sum = reached;
+    return count;
 }
 
 void z3d_penalize(float *logits, int32_t count, double penalty, const int32_t *token,
@@ -79,13 +77,9 @@ int32_t z3d_sample_token(const float *logits, int32_t count, const z3d_sampling 
     if (temperature == 0 || top_k == 1) return best;
     int64_t k = top_k > 0 && top_k < count ? top_k : count;
     select_top(logits, count, k, scratch);
-    double sum = 0, largest = logits[best];
-    for (int64_t i = 0; i < k; i++) sum += exp((logits[scratch[i]] - largest) / temperature);
-    if (top_p < 1) k = nucleus(logits, scratch, k, temperature, top_p, &sum);
-    double wanted = (double)uniform * sum, reached = 0;
-    for (int64_t i = 0; i < k; i++) {
-        reached += exp((logits[scratch[i]] - largest) / temperature);
-        if (reached >= wanted) return scratch[i];
-    }
+    double sum;
+    reach(logits, scratch, k, temperature, INFINITY, &sum);
+    if (top_p < 1) k = reach(logits, scratch, k, temperature, top_p * sum, &sum);
+    k = reach(logits, scratch, k, temperature, (double)uniform * sum, &sum);
     return scratch[k - 1];
 }

@@ -5,11 +5,12 @@
 #include <string.h>
 
 z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
-                            z3d_stops *out) {
+                            const z3d_chat *chat, z3d_stops *out) {
     *out = (z3d_stops){.ends = ends ? tokenizer : NULL};
-    /* One more than the list, for z3d_stops_add. */
+    /* One more than the list, for the chat's token. */
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->token, "stops", &out->token));
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->text, "stops", &out->text));
+    if (chat) out->token[out->tokens++] = chat->end;
     for (int i = 0; i < list->count; i++) {
         const char *text = list->path[i];
         int32_t token;
@@ -22,10 +23,6 @@ z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list,
         if (strlen(text) > out->longest) out->longest = strlen(text);
     }
     return Z3D_OK;
-}
-
-void z3d_stops_add(z3d_stops *stops, int32_t token) {
-    stops->token[stops->tokens++] = token;
 }
 
 void z3d_stops_release(z3d_stops *stops) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "src/base/config.h"
+#include "src/train/text/chat.h"
 #include "src/train/tokenizer.h"
 
 typedef struct z3d_stops {
@@ -20,12 +21,11 @@ typedef struct z3d_stops {
 
 /* Makes stops of the texts of `list`, which must outlive *out. A text that is a special token of
  * the tokenizer (a token without text in decoded output) is a stop token. ends: the tokenizer's end
- * tokens are stops too; then the tokenizer must outlive *out. Zero-initialise *out before; release
+ * tokens are stops too; then the tokenizer must outlive *out. chat: its token that ends
+ * an answer is a stop too; NULL: none. Zero-initialise *out before; release
  * it also after a failure. Errors: ERR_MEMORY, the tokenizer's. */
 z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
-                            z3d_stops *out);
-/* Adds one stop token. Call it at most once: there is memory for one. */
-void z3d_stops_add(z3d_stops *stops, int32_t token);
+                            const z3d_chat *chat, z3d_stops *out);
 void z3d_stops_release(z3d_stops *stops);
 
 bool z3d_stops_at_token(const z3d_stops *stops, int32_t token);

@@ -5,14 +5,9 @@
 
 #include "src/train/text/bpe.h"
 
-void z3d_added_set_init(z3d_added_set *set) {
-    *set = (z3d_added_set){.only = -2};
-    memset(set->first, -1, sizeof set->first);
-}
-
 void z3d_added_set_free(z3d_added_set *set) {
     free(set->node);
-    z3d_added_set_init(set);
+    *set = (z3d_added_set){0};
 }
 
 static z3d_status new_node(z3d_added_set *set, unsigned char byte, int32_t next, int32_t *out) {
@@ -31,10 +26,10 @@ static int32_t find_child(const z3d_added_set *set, int32_t at, unsigned char by
 
 z3d_status z3d_added_set_add(z3d_added_set *set, const char *text, size_t length, int32_t id) {
     unsigned char first = (unsigned char)text[0];
-    int32_t at = set->first[first];
+    int32_t at = set->first[first] - 1;
+    set->only = set->count == 0 || set->only == first ? first : -1;
     if (at < 0) Z3D_TRY(new_node(set, first, -1, &at));
-    set->first[first] = at;
-    set->only = set->only == -2 || set->only == first ? first : -1;
+    set->first[first] = at + 1;
     for (size_t i = 1; i < length; i++) {
         unsigned char byte = (unsigned char)text[i];
         int32_t child = find_child(set, at, byte);
@@ -50,7 +45,7 @@ z3d_status z3d_added_set_add(z3d_added_set *set, const char *text, size_t length
 
 /* The longest token at the beginning of `text`; *bytes: its length. */
 static int32_t match(const z3d_added_set *set, const char *text, size_t length, size_t *bytes) {
-    int32_t at = set->first[(unsigned char)text[0]], id = -1;
+    int32_t at = set->first[(unsigned char)text[0]] - 1, id = -1;
     for (size_t i = 1; at >= 0; i++) {
         if (set->node[at].id >= 0) {
             id = set->node[at].id;
@@ -72,7 +67,7 @@ static size_t space_before(const char *text, size_t from, size_t end) {
     return end;
 }
 
-static size_t space_behind(const char *text, size_t at, size_t length) {
+static size_t space_after(const char *text, size_t at, size_t length) {
     while (at < length) {
         size_t bytes = z3d_space_length(text + at, length - at);
         if (bytes == 0) break;
@@ -83,20 +78,20 @@ static size_t space_behind(const char *text, size_t at, size_t length) {
 
 z3d_found z3d_added_set_find(const z3d_added_set *set, const unsigned char *flags, const char *text,
                              size_t length, size_t from) {
-    for (size_t at = from, bytes; at < length && set->only != -2; at++) {
+    for (size_t at = from, bytes; at < length && set->count > 0; at++) {
         if (set->only >= 0) {
             const char *next = memchr(text + at, set->only, length - at);
             if (!next) break;
             at = (size_t)(next - text);
         } else {
-            while (at < length && set->first[(unsigned char)text[at]] < 0) at++;
+            while (at < length && set->first[(unsigned char)text[at]] == 0) at++;
             if (at == length) break;
         }
         int32_t id = match(set, text + at, length - at, &bytes);
         if (id < 0) continue;
         z3d_found found = {at, at + bytes, id};
         if (flags[id] & Z3D_ADDED_LSTRIP) found.begin = space_before(text, from, at);
-        if (flags[id] & Z3D_ADDED_RSTRIP) found.end = space_behind(text, at + bytes, length);
+        if (flags[id] & Z3D_ADDED_RSTRIP) found.end = space_after(text, at + bytes, length);
         return found;
     }
     return (z3d_found){length, length, -1};

@@ -1,5 +1,5 @@
-/* Private to src/train: byte-pair encoding as Hugging Face's tokenizers do it. A text passes these
- * stages, each a file:
+/* Private to src/train: byte-pair encoding as Hugging Face's tokenizers do it; the tokenizer
+ * `bytes` is one without merges. A text passes these stages, each a file:
  *
  *   added_tokens.c    finds added tokens in the text, such as <|endoftext|>
  *   normalize.c       rewrites the text between them: NFC, "▁" for a space
@@ -36,17 +36,19 @@ typedef struct z3d_bpe_token {
 
 typedef struct z3d_vocabulary {
     int32_t size;
-    bool byte_level;      /* the file writes bytes as characters (GPT-2's alphabet) */
-    z3d_bpe_token *token; /* [size] */
-    z3d_string text;
-    int32_t *place;   /* tokens by their bytes: a hash table of ids, -1: empty */
-    size_t places;    /* in it, a power of two */
-    z3d_merge *merge; /* a hash table */
+    bool byte_level;         /* the file writes bytes as characters (GPT-2's alphabet) */
+    z3d_bpe_token *token;    /* [size] */
+    unsigned char *added;    /* [size]: Z3D_ADDED_*, 0 for other tokens */
+    z3d_string text, joined; /* joined: scratch memory of z3d_vocabulary_add_merge */
+    int32_t *place;          /* tokens by their bytes: a hash table of ids, -1: empty */
+    size_t places;           /* in it, a power of two */
+    z3d_merge *merge;        /* a hash table */
     size_t merge_places;
     int32_t byte[256];  /* the token of each byte, for characters without a token; -1: none */
     int32_t unknown;    /* the token for text without a token; -1: such text is left out */
     bool fuse_unknown;  /* unknown neighbours become one token */
     bool ignore_merges; /* a word that is a token needs no merges */
+    bool only_bytes;    /* ids 0-255 are the bytes; there are no merges */
 } z3d_vocabulary;
 
 /* Creates an empty vocabulary with room for ids 0 .. size - 1 and `merges` merges. Free also after
@@ -63,11 +65,10 @@ const char *z3d_vocabulary_add_outside(z3d_vocabulary *v, int64_t id, const char
 /* Appends the bytes that characters of GPT-2's alphabet stand for; false: a character is not in it.
  */
 bool z3d_vocabulary_append_bytes(const char *text, size_t length, z3d_string *out);
-/* Adds a merge of two tokens, both as the file writes them; `joined` is scratch memory. Returns as
- * above. */
+/* Adds a merge of two tokens, both as the file writes them. Returns as above; v->joined.failed: no
+ * memory. */
 const char *z3d_vocabulary_add_merge(z3d_vocabulary *v, int64_t rank, const char *left,
-                                     size_t left_length, const char *right, size_t right_length,
-                                     z3d_string *joined);
+                                     size_t left_length, const char *right, size_t right_length);
 /* The id of the token with these bytes; -1: none. */
 int32_t z3d_vocabulary_find(const z3d_vocabulary *v, const char *bytes, size_t length);
 /* The merge of two neighbours; NULL: none. */
@@ -99,13 +100,13 @@ typedef struct z3d_added_node {
     unsigned char byte;
 } z3d_added_node;
 
+/* Zero-initialise. */
 typedef struct z3d_added_set {
     z3d_added_node *node;
     int32_t count;
     int64_t capacity;
-    int32_t first[256]; /* the node of a text's first byte */
-    int only; /* the first byte of all texts, if they share it; -1: they differ; -2: the set is
-                 empty */
+    int32_t first[256]; /* 1 + the node of a text's first byte; 0: none */
+    int only;           /* the first byte of all texts, if they share it; -1: they differ */
 } z3d_added_set;
 
 /* Flags of added tokens, by id. LSTRIP, RSTRIP: the token takes white space before, after it. */
@@ -117,7 +118,6 @@ typedef struct z3d_found {
     int32_t id;
 } z3d_found;
 
-void z3d_added_set_init(z3d_added_set *set);
 void z3d_added_set_free(z3d_added_set *set);
 z3d_status z3d_added_set_add(z3d_added_set *set, const char *text, size_t length, int32_t id);
 /* The first token in text[from .. length); of several that begin there, the longest. `flags` are by
@@ -171,34 +171,31 @@ size_t z3d_marked_word(const char *text, size_t length);
 typedef enum { Z3D_SPLIT_ISOLATED, Z3D_SPLIT_REMOVED, Z3D_SPLIT_MERGED } z3d_split_behaviour;
 
 typedef struct z3d_splitters z3d_splitters;
-typedef z3d_status (*z3d_word_sink)(void *context, const char *word, size_t length);
 
 z3d_status z3d_splitters_create(z3d_splitters **out);
 void z3d_splitters_destroy(z3d_splitters *s);
 /* Adds a stage. word(text, length): the length of the word at the beginning of the text. */
-z3d_status z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t));
+void z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t));
 /* Adds a stage. pattern: in PCRE2's syntax, which includes that of Hugging Face's patterns;
  * literal: the pattern is plain text. ERR_DATA: the pattern is wrong; the error says where. */
 z3d_status z3d_splitters_add_pattern(z3d_splitters *s, const char *pattern, bool literal,
                                      z3d_split_behaviour behaviour, bool invert);
 int z3d_splitters_count(const z3d_splitters *s);
-/* Cuts the text by the first stage, each piece by the second, and so on; gives the resulting words
- * to sink. A byte outside valid UTF-8 counts as a control character. ERR_DATA: matching a pattern
- * takes too long; sink's errors. */
-z3d_status z3d_splitters_run(z3d_splitters *s, const char *text, size_t length, z3d_word_sink sink,
-                             void *context);
+/* Cuts the text by the first stage, each piece by the second, and so on; appends the ids of the
+ * resulting words. A byte outside valid UTF-8 counts as a control character. ERR_DATA: matching a
+ * pattern takes too long; z3d_word_merger_add's errors. */
+z3d_status z3d_splitters_run(z3d_splitters *s, const char *text, size_t length,
+                             z3d_word_merger *merger, z3d_token_list *out);
 
 /* ---- all of them ---- */
 
 typedef struct z3d_bpe_tokenizer {
     z3d_tokenizer base;
-    bool gpt2;       /* of this kind; else huggingface */
     int32_t closing; /* the token that the post-processor puts after a text; -1: none */
     z3d_vocabulary vocabulary;
     z3d_word_merger *merger;
     z3d_added_set raw, rewritten; /* added tokens: `raw` ones are found in the original text,
                                      `rewritten` ones in the normalised text between them */
-    unsigned char *added;         /* [vocabulary.size]: Z3D_ADDED_* */
     z3d_rewrites normalizer;      /* for the text between `raw` tokens */
     z3d_rewrites spaces;          /* for the text between all added tokens */
     bool first_only;              /* `spaces` prepends only at the beginning of a text */
@@ -208,18 +205,14 @@ typedef struct z3d_bpe_tokenizer {
     bool strip;       /* decoding removes the space at the beginning of a text */
 } z3d_bpe_tokenizer;
 
-/* Creates a tokenizer without stages. gpt2: its name is gpt2, else huggingface. Free it with its
- * destroy, also after a failure. */
-z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out);
+/* Creates a tokenizer without stages. Destroy it also after a failure. */
+z3d_status z3d_bpe_tokenizer_create(z3d_tokenizer_kind kind, z3d_bpe_tokenizer **out);
 /* Call it after the vocabulary is complete. Makes token `id` an added token, which is found by
- * `text`. normalized: it is searched in normalised text. */
+ * `text` ("": by none). normalized: it is searched in normalised text. */
 z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *text,
                                   bool normalized, int flags);
 /* Call it when all stages are set. */
 z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t);
-
-/* Adds the next id's text to a tokenizer's digest. */
-void z3d_tokenizer_digest(z3d_tokenizer *t, const char *token, size_t length);
 
 /* ---- files ---- */
 
@@ -239,6 +232,8 @@ z3d_status z3d_tokenizer_parts_read(z3d_bpe_tokenizer *t, const z3d_json *root, 
 /* Finds the tokens that begin and end a text, in the post-processor and in tokenizer_config.json,
  * generation_config.json and config.json beside `path`. Errors as above. */
 z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path);
+/* *out: the path of the file `name` in the folder of `path`; free it, also after ERR_MEMORY. */
+z3d_status z3d_path_beside(const char *path, const char *name, char **out);
 /* Reads the file `name` in the folder of `path`; *out NULL: no such file. ERR_IO, ERR_DATA,
  * ERR_MEMORY. */
 z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out);

@@ -3,28 +3,18 @@
 #include <string.h>
 
 #include "src/train/text/bpe.h"
+#include "src/train/text/text_files.h"
 
 enum { LONGEST_TEXT = 1 << 30 };
 
 /* ---- text to tokens ---- */
 
-typedef struct job {
-    z3d_bpe_tokenizer *tokenizer;
-    z3d_token_list *out;
-} job;
-
-static z3d_status take_word(void *context, const char *word, size_t length) {
-    const job *j = context;
-    return z3d_word_merger_add(j->tokenizer->merger, word, length, j->out);
-}
-
 /* Encodes text without added tokens. prepend: puts a space before it, if the tokenizer does so. */
 static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t length, bool prepend,
                                z3d_token_list *out) {
-    job j = {t, out};
     if (length == 0) return Z3D_OK;
     Z3D_TRY(z3d_rewrites_apply(&t->spaces, prepend, &text, &length));
-    return z3d_splitters_run(t->splitters, text, length, take_word, &j);
+    return z3d_splitters_run(t->splitters, text, length, t->merger, out);
 }
 
 /* Encodes text without tokens of `raw`. first: it is the first piece of the input; begins: the
@@ -34,7 +24,7 @@ static z3d_status encode_between(z3d_bpe_tokenizer *t, const char *text, size_t 
     if (length == 0) return Z3D_OK;
     Z3D_TRY(z3d_rewrites_apply(&t->normalizer, begins || !first, &text, &length));
     for (size_t at = 0; at < length;) {
-        z3d_found found = z3d_added_set_find(&t->rewritten, t->added, text, length, at);
+        z3d_found found = z3d_added_set_find(&t->rewritten, t->vocabulary.added, text, length, at);
         bool prepend = first && at == 0 ? begins : !t->first_only;
         Z3D_TRY(encode_words(t, text + at, found.begin - at, prepend, out));
         if (found.id >= 0) Z3D_TRY(z3d_token_list_add(out, found.id));
@@ -50,7 +40,7 @@ static z3d_status encode_text(z3d_bpe_tokenizer *t, const char *text, size_t len
         return Z3D_ERROR(Z3D_ERR_USAGE, "%zu bytes of text at once; at most %d are supported",
                          length, LONGEST_TEXT);
     for (size_t at = 0; at < length;) {
-        z3d_found found = z3d_added_set_find(&t->raw, t->added, text, length, at);
+        z3d_found found = z3d_added_set_find(&t->raw, t->vocabulary.added, text, length, at);
         Z3D_TRY(encode_between(t, text + at, found.begin - at, first && at == 0, begins, out));
         if (found.id >= 0) Z3D_TRY(z3d_token_list_add(out, found.id));
         at = found.end;
@@ -58,13 +48,13 @@ static z3d_status encode_text(z3d_bpe_tokenizer *t, const char *text, size_t len
     return Z3D_OK;
 }
 
-static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t length, bool begins,
-                             z3d_token_list *out) {
+z3d_status z3d_tokenizer_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                bool begins, z3d_token_list *out) {
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, true, begins, out);
 }
 
-static z3d_status bpe_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                   z3d_token_list *out) {
+z3d_status z3d_tokenizer_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                      z3d_token_list *out) {
     return encode_text((z3d_bpe_tokenizer *)tokenizer, text, length, false, false, out);
 }
 
@@ -73,7 +63,7 @@ static z3d_status bpe_encode_after(z3d_tokenizer *tokenizer, const char *text, s
 static void append_token(const z3d_bpe_tokenizer *t, int32_t id, z3d_string *out) {
     const z3d_vocabulary *v = &t->vocabulary;
     const char *text = v->text.text + v->token[id].begin;
-    if (t->added[id] & Z3D_ADDED_SPECIAL || v->token[id].length == 0) return;
+    if (t->vocabulary.added[id] & Z3D_ADDED_SPECIAL || v->token[id].length == 0) return;
     int byte = t->byte_tokens ? z3d_vocabulary_byte_of(v, id) : -1;
     char c = (char)byte;
     if (byte >= 0)
@@ -84,13 +74,13 @@ static void append_token(const z3d_bpe_tokenizer *t, int32_t id, z3d_string *out
         z3d_string_append_bytes(out, text, v->token[id].length);
 }
 
-static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                             bool begins, z3d_string *out) {
+z3d_status z3d_tokenizer_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                                bool begins, z3d_string *out) {
     const z3d_bpe_tokenizer *t = (const z3d_bpe_tokenizer *)tokenizer;
     size_t before = out->length;
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= t->vocabulary.size)
-            return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: this %s tokenizer has ids 0 to %d", i,
+            return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: the %s tokenizer has ids 0 to %d", i,
                              ids[i], t->base.name, t->vocabulary.size - 1);
         append_token(t, ids[i], out);
         /* Removes the space that encoding puts before a text. */
@@ -111,8 +101,8 @@ static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids,
 static const char *find_in(const z3d_bpe_tokenizer *t, const z3d_added_set *set, const char *text,
                            size_t length, size_t *bytes) {
     for (size_t at = 0; at < length;) {
-        const z3d_found found = z3d_added_set_find(set, t->added, text, length, at);
-        if (found.id >= 0 && t->added[found.id] & Z3D_ADDED_SPECIAL) {
+        const z3d_found found = z3d_added_set_find(set, t->vocabulary.added, text, length, at);
+        if (found.id >= 0 && t->vocabulary.added[found.id] & Z3D_ADDED_SPECIAL) {
             *bytes = t->vocabulary.token[found.id].length;
             return t->vocabulary.text.text + t->vocabulary.token[found.id].begin;
         }
@@ -121,14 +111,14 @@ static const char *find_in(const z3d_bpe_tokenizer *t, const z3d_added_set *set,
     return NULL;
 }
 
-static const char *bpe_find_special(const z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                    size_t *bytes) {
+const char *z3d_tokenizer_find_special(const z3d_tokenizer *tokenizer, const char *text,
+                                       size_t length, size_t *bytes) {
     const z3d_bpe_tokenizer *t = (const z3d_bpe_tokenizer *)tokenizer;
     const char *found = find_in(t, &t->raw, text, length, bytes);
     return found ? found : find_in(t, &t->rewritten, text, length, bytes);
 }
 
-static void bpe_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
+void z3d_tokenizer_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
     const z3d_vocabulary *v = &((const z3d_bpe_tokenizer *)tokenizer)->vocabulary;
     if (id >= 0 && id < v->size)
         z3d_string_append_bytes(out, v->text.text + v->token[id].begin, v->token[id].length);
@@ -136,8 +126,9 @@ static void bpe_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_strin
 
 /* ---- the tokenizer ---- */
 
-static void bpe_destroy(z3d_tokenizer *tokenizer) {
+void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
     z3d_bpe_tokenizer *t = (z3d_bpe_tokenizer *)tokenizer;
+    if (!t) return;
     z3d_vocabulary_free(&t->vocabulary);
     z3d_word_merger_destroy(t->merger);
     z3d_added_set_free(&t->raw);
@@ -145,32 +136,21 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
     z3d_rewrites_free(&t->normalizer);
     z3d_rewrites_free(&t->spaces);
     z3d_splitters_destroy(t->splitters);
-    free(t->added);
     z3d_token_list_free(&t->base.ends);
     free(t->base.path);
     free(t);
 }
 
-static const struct z3d_tokenizer_ops bpe_ops = {.encode = bpe_encode,
-                                                 .encode_after = bpe_encode_after,
-                                                 .decode = bpe_decode,
-                                                 .find_special = bpe_find_special,
-                                                 .name_token = bpe_name_token,
-                                                 .destroy = bpe_destroy};
-
-z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
+z3d_status z3d_bpe_tokenizer_create(z3d_tokenizer_kind kind, z3d_bpe_tokenizer **out) {
+    static const char *const names[] = {[Z3D_TOKENIZER_BYTES] = "bytes",
+                                        [Z3D_TOKENIZER_GPT2] = "gpt2",
+                                        [Z3D_TOKENIZER_HUGGINGFACE] = "huggingface"};
     z3d_bpe_tokenizer *t;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *t, "the tokenizer", &t));
-    t->base = (z3d_tokenizer){.ops = &bpe_ops,
-                              .name = gpt2 ? "gpt2" : "huggingface",
-                              .begin_of_text = -1,
-                              .usual_begin = -1,
-                              .end_of_text = -1};
-    t->gpt2 = gpt2;
+    t->base = (z3d_tokenizer){
+        .name = names[kind], .begin_of_text = -1, .usual_begin = -1, .end_of_text = -1};
     t->closing = -1;
-    z3d_added_set_init(&t->raw);
-    z3d_added_set_init(&t->rewritten);
     *out = t;
     return z3d_splitters_create(&t->splitters);
 }
@@ -178,8 +158,7 @@ z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
 z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *text,
                                   bool normalized, int flags) {
     size_t length = strlen(text);
-    if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
-    t->added[id] = (unsigned char)flags;
+    t->vocabulary.added[id] = (unsigned char)flags;
     if (normalized) Z3D_TRY(z3d_rewrites_apply(&t->normalizer, true, &text, &length));
     if (length == 0) return Z3D_OK;
     return z3d_added_set_add(normalized ? &t->rewritten : &t->raw, text, length, id);
@@ -203,15 +182,14 @@ z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
     /* If the whole text would be one word, cuts it where the tokens stay the same. */
     if (!v->byte_level && !v->ignore_merges && z3d_splitters_count(t->splitters) == 0 &&
         marks_begin_tokens(v))
-        Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_marked_word));
-    if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
+        z3d_splitters_add_function(t->splitters, z3d_marked_word);
     t->base.vocab_size = v->size;
-    if (t->base.begin_of_text >= 0)
-        t->base.usual_begin = t->base.begin_of_text;
-    else if (t->base.usual_begin < 0 && t->gpt2)
-        t->base.usual_begin = t->base.end_of_text;
-    for (int32_t id = 0; id < v->size; id++)
-        z3d_tokenizer_digest(&t->base, (v->text.text ? v->text.text : "") + v->token[id].begin,
+    if (t->base.begin_of_text >= 0) t->base.usual_begin = t->base.begin_of_text;
+    for (int32_t id = 0; id < v->size; id++) {
+        z3d_content_hash hash = {{t->base.digest, v->token[id].length}};
+        z3d_content_hash_add(&hash, (v->text.text ? v->text.text : "") + v->token[id].begin,
                              v->token[id].length);
+        t->base.digest = hash.word[0];
+    }
     return z3d_word_merger_create(v, &t->merger);
 }

@@ -69,6 +69,7 @@ z3d_status z3d_vocabulary_create(z3d_vocabulary *v, int64_t size, int64_t merges
     *v = (z3d_vocabulary){.size = (int32_t)size, .unknown = -1, .byte_level = byte_level};
     v->places = table_size((size_t)size);
     Z3D_TRY(z3d_new((size_t)size + 1, sizeof *v->token, "the tokens", &v->token));
+    Z3D_TRY(z3d_new((size_t)size + 1, sizeof *v->added, "the added tokens", &v->added));
     Z3D_TRY(z3d_new(v->places, sizeof *v->place, "the tokens", &v->place));
     for (size_t i = 0; i < v->places; i++) v->place[i] = -1;
     size_t merge_places = table_size((size_t)merges);
@@ -81,9 +82,11 @@ z3d_status z3d_vocabulary_create(z3d_vocabulary *v, int64_t size, int64_t merges
 
 void z3d_vocabulary_free(z3d_vocabulary *v) {
     free(v->token);
+    free(v->added);
     free(v->place);
     free(v->merge);
     z3d_string_free(&v->text);
+    z3d_string_free(&v->joined);
     *v = (z3d_vocabulary){0};
 }
 
@@ -163,23 +166,21 @@ const z3d_merge *z3d_vocabulary_find_merge(const z3d_vocabulary *v, int32_t left
     return merge->left < 0 ? NULL : merge;
 }
 
-/* Appends a token's bytes to `joined` and finds its id; -1: none. */
-static int32_t find_token(const z3d_vocabulary *v, const char *text, size_t length,
-                          z3d_string *joined) {
-    size_t begin = joined->length;
-    if (!append_token(v, text, length, joined) || joined->failed) return -1;
-    return z3d_vocabulary_find(v, joined->text + begin, joined->length - begin);
+/* Appends a token's bytes to v->joined and finds its id; -1: none. */
+static int32_t find_token(z3d_vocabulary *v, const char *text, size_t length) {
+    size_t begin = v->joined.length;
+    if (!append_token(v, text, length, &v->joined) || v->joined.failed) return -1;
+    return z3d_vocabulary_find(v, v->joined.text + begin, v->joined.length - begin);
 }
 
 const char *z3d_vocabulary_add_merge(z3d_vocabulary *v, int64_t rank, const char *left,
-                                     size_t left_length, const char *right, size_t right_length,
-                                     z3d_string *joined) {
-    joined->length = 0;
-    int32_t a = find_token(v, left, left_length, joined);
+                                     size_t left_length, const char *right, size_t right_length) {
+    v->joined.length = 0;
+    int32_t a = find_token(v, left, left_length);
     if (a < 0) return "its first token is not in the vocabulary";
-    int32_t b = find_token(v, right, right_length, joined);
+    int32_t b = find_token(v, right, right_length);
     if (b < 0) return "its second token is not in the vocabulary";
-    int32_t merged = z3d_vocabulary_find(v, joined->text, joined->length);
+    int32_t merged = z3d_vocabulary_find(v, v->joined.text, v->joined.length);
     if (merged < 0) return "the merged token is not in the vocabulary";
     z3d_merge *place = merge_place(v, a, b);
     if (place->left >= 0) return "the same two tokens as in an earlier merge";

@@ -203,6 +203,11 @@ z3d_status z3d_word_merger_add(z3d_word_merger *t, const char *word, size_t leng
     /* A token has at least one byte. */
     size_t room = length < WORD_IDS ? WORD_IDS : length;
     if (out->capacity - out->count < room) Z3D_TRY(z3d_token_list_reserve(out, room));
+    if (t->vocabulary->only_bytes) {
+        for (size_t i = 0; i < length; i++) out->id[out->count + i] = (unsigned char)word[i];
+        out->count += length;
+        return Z3D_OK;
+    }
     return length <= WORD_BYTES ? add_short_word(t, word, length, out)
                                 : add_new_word(t, word, length, out);
 }

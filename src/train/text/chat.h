@@ -49,31 +49,28 @@ typedef struct z3d_chat_kind {
 
 /* NULL: no kind has this name. */
 const z3d_chat_kind *z3d_chat_kind_find(const char *name);
-/* "chatml, llama3, ..." */
-void z3d_chat_kind_names(z3d_string *out);
+/* "chatml, llama3, ..." into buf; returns buf. 256 bytes are enough. */
+const char *z3d_chat_kind_names(char *buf, size_t size);
 
 typedef struct z3d_chat {
-    const z3d_chat_kind *kind;
-    char *usual_system; /* NULL: the kind's */
-    int32_t begin, end; /* tokens; begin -1: none */
+    const z3d_chat_kind *kind; /* NULL: there is no template */
+    char *usual_system;        /* NULL: the kind's */
+    int32_t begin, end;        /* tokens; begin -1: none */
 } z3d_chat;
 
 /* Finds the template called `name`. With name NULL, the template beside the tokenizer's file:
- * chat_template.jinja, or chat_template in tokenizer_config.json; *found: false if there is none.
- * Free *out also after a failure. ERR_UNSUPPORTED: the template is not a known one; ERR_USAGE: no
- * template has this name; ERR_CONFIG: the tokenizer lacks the template's tokens. */
-z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out, bool *found);
+ * chat_template.jinja, or chat_template in tokenizer_config.json; out->kind is NULL if there is
+ * none. Free *out also after a failure. ERR_UNSUPPORTED: the template is not a known one;
+ * ERR_USAGE: no template has this name; ERR_CONFIG: the tokenizer lacks the template's tokens. */
+z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out);
 void z3d_chat_free(z3d_chat *chat);
 
 /* Appends a conversation. Tokens of untrained messages, and the template's tokens before and after
  * trained messages, have the flag Z3D_TOKEN_UNTRAINED. One token of the template is trained: the
- * one that ends a trained turn of the assistant. ERR_DATA: the template has no place for a message;
- * encode's errors. */
+ * one that ends a trained turn of the assistant. prompt: the last message is the user's; appends
+ * the template's prompt for generation, which a model continues with the assistant's answer; no
+ * token has the flag. ERR_DATA: the template has no place for a message; encode's errors. */
 z3d_status z3d_chat_encode(const z3d_chat *chat, z3d_tokenizer *tokenizer,
-                           const z3d_message *message, int count, z3d_token_list *out);
-/* Appends the prompt that a model continues with the assistant's answer: a conversation whose last
- * message is the user's, then the template's prompt for generation. Errors: z3d_chat_encode's. */
-z3d_status z3d_chat_prompt(const z3d_chat *chat, z3d_tokenizer *tokenizer,
-                           const z3d_message *message, int count, z3d_token_list *out);
+                           const z3d_message *message, int count, bool prompt, z3d_token_list *out);
 
 #endif

@@ -1,5 +1,4 @@
 /* Encodes a conversation as its template does, and marks untrained tokens. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/train/data/token_writer.h"
@@ -33,11 +32,10 @@ static void add_text(run *r, const char *text) {
 }
 
 static z3d_status encode(run *r, size_t length, z3d_token_list *out) {
-    const struct z3d_tokenizer_ops *ops = r->tokenizer->ops;
     const char *text = r->text.text ? r->text.text : "";
     const size_t first = out->count;
-    Z3D_TRY(r->follows ? ops->encode_after(r->tokenizer, text, length, out)
-                       : ops->encode(r->tokenizer, text, length, true, out));
+    Z3D_TRY(r->follows ? z3d_tokenizer_encode_after(r->tokenizer, text, length, out)
+                       : z3d_tokenizer_encode(r->tokenizer, text, length, true, out));
     return z3d_tokenizer_check_ids(r->tokenizer, out, first);
 }
 
@@ -206,28 +204,16 @@ static z3d_status add_conversation(run *r, const z3d_chat *chat, const z3d_messa
     return Z3D_OK;
 }
 
-/* prompt: the text after the conversation; NULL: none. */
-static z3d_status encode_all(const z3d_chat *chat, z3d_tokenizer *tokenizer,
-                             const z3d_message *message, int count, const char *prompt,
-                             z3d_token_list *out) {
+z3d_status z3d_chat_encode(const z3d_chat *chat, z3d_tokenizer *tokenizer,
+                           const z3d_message *message, int count, bool prompt,
+                           z3d_token_list *out) {
+    const size_t first = out->count;
     run r = {.tokenizer = tokenizer, .out = out};
     z3d_status status = add_conversation(&r, chat, message, count);
-    if (status == Z3D_OK && prompt) add_text(&r, prompt);
+    if (prompt && chat->kind->prompt) add_text(&r, chat->kind->prompt);
     if (status == Z3D_OK) status = flush(&r);
+    for (size_t i = first; prompt && i < out->count; i++) out->id[i] &= ~Z3D_TOKEN_UNTRAINED;
     z3d_string_free(&r.text);
     z3d_token_list_free(&r.ids);
     return status;
-}
-
-z3d_status z3d_chat_encode(const z3d_chat *chat, z3d_tokenizer *tokenizer,
-                           const z3d_message *message, int count, z3d_token_list *out) {
-    return encode_all(chat, tokenizer, message, count, NULL, out);
-}
-
-z3d_status z3d_chat_prompt(const z3d_chat *chat, z3d_tokenizer *tokenizer,
-                           const z3d_message *message, int count, z3d_token_list *out) {
-    const size_t first = out->count;
-    Z3D_TRY(encode_all(chat, tokenizer, message, count, chat->kind->prompt, out));
-    for (size_t i = first; i < out->count; i++) out->id[i] &= ~Z3D_TOKEN_UNTRAINED;
-    return Z3D_OK;
 }

@@ -13,7 +13,7 @@
 #define SYSTEM_TURN "<|im_start|>system\n"
 #define TURN_END "<|im_end|>"
 
-enum { LARGEST = 1 << 20 };
+enum { LARGEST = 1 << 20, NAMES = 256 };
 
 /* Digests of the templates in the layout of this file, and their kinds. */
 static const struct {
@@ -141,29 +141,24 @@ static const z3d_json *template_of(const z3d_json *config) {
 }
 
 /* *text NULL: the file has no template. */
-static z3d_status read_config(const char *beside, char **text, z3d_string *path) {
+static z3d_status read_config(const char *beside, char **text) {
     z3d_json *config;
     Z3D_TRY(z3d_read_json_beside(beside, "tokenizer_config.json", &config));
     const z3d_json *m = template_of(config);
-    const char *slash = strrchr(beside, '/');
-    if (m) *text = strdup(m->text);
-    z3d_string_append(path, "%.*stokenizer_config.json", slash ? (int)(slash + 1 - beside) : 0,
-                      beside);
+    *text = m ? strdup(m->text) : NULL;
     const bool failed = m && !*text;
     z3d_json_free(config);
     return failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a chat template") : Z3D_OK;
 }
 
-/* Reads the template in the folder of the file `beside`. */
-static z3d_status read_template(const char *beside, char **text, z3d_string *path) {
-    const char *slash = strrchr(beside, '/');
+/* Reads the template in the folder of the file `beside`; *path: its file. */
+static z3d_status read_template(const char *beside, char **text, char **path) {
     size_t length;
-    z3d_string_append(path, "%.*schat_template.jinja", slash ? (int)(slash + 1 - beside) : 0,
-                      beside);
-    if (path->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    if (access(path->text, F_OK) == 0) return z3d_read_file(path->text, LARGEST, text, &length);
-    z3d_string_clear(path);
-    return read_config(beside, text, path);
+    Z3D_TRY(z3d_path_beside(beside, "chat_template.jinja", path));
+    if (access(*path, F_OK) == 0) return z3d_read_file(*path, LARGEST, text, &length);
+    free(*path);
+    Z3D_TRY(z3d_path_beside(beside, "tokenizer_config.json", path));
+    return read_config(beside, text);
 }
 
 /* ---- comparing with known templates ---- */
@@ -200,31 +195,18 @@ static z3d_status look_up(const char *text, bool comments, const char *path, z3d
 
 static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     uint64_t digest;
-    z3d_status status = look_up(text, true, path, out, &digest);
-    if (status == Z3D_OK && !out->kind) status = look_up(text, false, path, out, &digest);
-    if (status != Z3D_OK || out->kind) return status;
-    z3d_string names = {0};
-    z3d_chat_kind_names(&names);
+    char names[NAMES];
+    Z3D_TRY(look_up(text, true, path, out, &digest));
+    if (!out->kind) Z3D_TRY(look_up(text, false, path, out, &digest));
+    if (out->kind) return Z3D_OK;
     const char *hint = nearest(text);
-    status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                       "%s: this chat template is not a known one: give --chat-template %s if it "
-                       "writes the same as %s (names: %s; digest %016llx)",
-                       path, hint ? hint : "NAME", hint ? hint : "the one of that name",
-                       names.text ? names.text : "", (unsigned long long)digest);
-    z3d_string_free(&names);
-    return status;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "%s: this chat template is not a known one: give --chat-template %s if it "
+                     "writes the same as %s (names: %s; digest %016llx)",
+                     path, hint ? hint : "NAME", hint ? hint : "the one of that name",
+                     z3d_chat_kind_names(names, sizeof names), (unsigned long long)digest);
 }
 
-static z3d_status refuse_name(const char *name) {
-    z3d_string names = {0};
-    z3d_chat_kind_names(&names);
-    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE, "--chat-template %s: expected auto or one of %s",
-                                  name, names.text ? names.text : "those in the documentation");
-    z3d_string_free(&names);
-    return status;
-}
-
-/* Finds the special token that the template writes. */
 static z3d_status find_token(const z3d_chat *chat, z3d_tokenizer *tokenizer, const char *text,
                              int32_t *out) {
     Z3D_TRY(z3d_tokenizer_special_token(tokenizer, text, out));
@@ -253,27 +235,33 @@ static z3d_status find_tokens(z3d_chat *chat, z3d_tokenizer *tokenizer) {
     return kind->end ? find_token(chat, tokenizer, kind->end, &chat->end) : Z3D_OK;
 }
 
-z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out, bool *found) {
-    const bool automatic = !name;
-    char *text = NULL;
-    z3d_string path = {0};
-    z3d_status status = Z3D_OK;
-    *out = (z3d_chat){.kind = automatic ? NULL : z3d_chat_kind_find(name)};
-    if (!automatic && !out->kind) return refuse_name(name);
-    if (automatic && tokenizer->path) status = read_template(tokenizer->path, &text, &path);
-    if (status == Z3D_OK && text) status = recognise(text, path.text, out);
-    if (status == Z3D_OK && out->kind) status = find_tokens(out, tokenizer);
-    *found = status == Z3D_OK && out->kind;
+/* Finds the template in the folder of the tokenizer's file. */
+static z3d_status find_kind(const z3d_tokenizer *tokenizer, z3d_chat *out) {
+    char *text = NULL, *path = NULL;
+    if (!tokenizer->path) return Z3D_OK;
+    z3d_status status = read_template(tokenizer->path, &text, &path);
+    if (status == Z3D_OK && text) status = recognise(text, path, out);
     free(text);
-    z3d_string_free(&path);
+    free(path);
+    return status;
+}
+
+z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out) {
+    char names[NAMES];
+    *out = (z3d_chat){.kind = name ? z3d_chat_kind_find(name) : NULL};
+    if (name && !out->kind)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--chat-template %s: expected auto or one of %s", name,
+                         z3d_chat_kind_names(names, sizeof names));
+    z3d_status status = name ? Z3D_OK : find_kind(tokenizer, out);
+    if (status == Z3D_OK && out->kind) status = find_tokens(out, tokenizer);
+    if (status != Z3D_OK) out->kind = NULL;
     return status;
 }
 
 int32_t z3d_tokenizer_answer_end(z3d_tokenizer *tokenizer) {
     z3d_chat chat;
-    bool found;
-    const z3d_status status = z3d_chat_find(NULL, tokenizer, &chat, &found);
-    const int32_t end = status == Z3D_OK && found ? chat.end : -1;
+    (void)z3d_chat_find(NULL, tokenizer, &chat);
+    const int32_t end = chat.kind ? chat.end : -1;
     z3d_chat_free(&chat);
     return end;
 }

@@ -1,4 +1,5 @@
 /* The known chat templates. */
+#include <stdio.h>
 #include <string.h>
 
 #include "src/train/text/chat.h"
@@ -17,6 +18,10 @@
     .end = "<end_of_turn>", .turn = "<start_of_turn>", .begin = Z3D_BEGIN_BOS,                     \
     .trim = Z3D_TRIM_ALL
 
+/* The texts around the user's message, then those around the assistant's. */
+#define MISTRAL(USER, USER_END, ASSISTANT, ASSISTANT_END)                                          \
+    .before = {"", USER, ASSISTANT}, .after = {"", USER_END, ASSISTANT_END}, .begin = Z3D_BEGIN_BOS
+
 /* Llama 3.2 writes today's date; this is the date that it writes without a clock, and Llama 3.1's
  * date. */
 #define LLAMA31_SYSTEM                                                                             \
@@ -33,32 +38,16 @@ static const z3d_chat_kind kinds[] = {
      .before = {LLAMA31_SYSTEM, HEADER("user"), HEADER("assistant")},
      LLAMA3,
      .usual_system = ""},
-    {.name = "mistral-v0.1",
-     .before = {"", "[INST] ", ""},
-     .after = {"", " [/INST]", " "},
-     .system = Z3D_SYSTEM_REFUSED,
-     .begin = Z3D_BEGIN_BOS},
-    {.name = "mixtral",
-     .before = {"", "[INST] ", ""},
-     .after = {"", " [/INST]", ""},
-     .system = Z3D_SYSTEM_REFUSED,
-     .begin = Z3D_BEGIN_BOS},
+    {.name = "mistral-v0.1", MISTRAL("[INST] ", " [/INST]", "", " "), .system = Z3D_SYSTEM_REFUSED},
+    {.name = "mixtral", MISTRAL("[INST] ", " [/INST]", "", ""), .system = Z3D_SYSTEM_REFUSED},
     {.name = "mistral-v1",
-     .before = {"", " [INST] ", " "},
-     .after = {"", " [/INST]", ""},
-     .system = Z3D_SYSTEM_FIRST_USER,
-     .begin = Z3D_BEGIN_BOS},
+     MISTRAL(" [INST] ", " [/INST]", " ", ""),
+     .system = Z3D_SYSTEM_FIRST_USER},
     {.name = "mistral-v3",
-     .before = {"", "[INST] ", " "},
-     .after = {"", "[/INST]", ""},
+     MISTRAL("[INST] ", "[/INST]", " ", ""),
      .system = Z3D_SYSTEM_REFUSED,
-     .trim = Z3D_TRIM_ASSISTANT,
-     .begin = Z3D_BEGIN_BOS},
-    {.name = "mistral-nemo",
-     .before = {"", "[INST]", ""},
-     .after = {"", "[/INST]", ""},
-     .system = Z3D_SYSTEM_REFUSED,
-     .begin = Z3D_BEGIN_BOS},
+     .trim = Z3D_TRIM_ASSISTANT},
+    {.name = "mistral-nemo", MISTRAL("[INST]", "[/INST]", "", ""), .system = Z3D_SYSTEM_REFUSED},
     {.name = "gemma", GEMMA, .system = Z3D_SYSTEM_REFUSED},
     {.name = "gemma3", GEMMA, .system = Z3D_SYSTEM_FIRST_USER},
     {.name = "plain",
@@ -76,6 +65,9 @@ const z3d_chat_kind *z3d_chat_kind_find(const char *name) {
     return NULL;
 }
 
-void z3d_chat_kind_names(z3d_string *out) {
-    for (int i = 0; i < KINDS; i++) z3d_string_append(out, "%s%s", i ? ", " : "", kinds[i].name);
+const char *z3d_chat_kind_names(char *buf, size_t size) {
+    size_t used = 0;
+    for (int i = 0; i < KINDS && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? ", " : "", kinds[i].name);
+    return buf;
 }

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void z3d_conversation_free(z3d_conversation *c) {
     free(c->message);
@@ -47,18 +46,11 @@ z3d_status z3d_conversation_refuse_tools(const z3d_json *object) {
 /* ---- messages ---- */
 
 static z3d_status find_role(const z3d_json *role, const char *what, z3d_chat_role *out) {
-    static const struct {
-        const char *name;
-        z3d_chat_role role;
-    } names[] = {{"system", Z3D_CHAT_SYSTEM},    {"user", Z3D_CHAT_USER},
-                 {"human", Z3D_CHAT_USER},       {"assistant", Z3D_CHAT_ASSISTANT},
-                 {"gpt", Z3D_CHAT_ASSISTANT},    {"model", Z3D_CHAT_ASSISTANT},
-                 {"chatgpt", Z3D_CHAT_ASSISTANT}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(role->text, names[i].name) == 0) {
-            *out = names[i].role;
-            return Z3D_OK;
-        }
+    static const char *const names[] = {[Z3D_CHAT_SYSTEM] = "system",
+                                        [Z3D_CHAT_USER] = "user human",
+                                        [Z3D_CHAT_ASSISTANT] = "assistant gpt model chatgpt"};
+    for (*out = Z3D_CHAT_SYSTEM; *out <= Z3D_CHAT_ASSISTANT; ++*out)
+        if (z3d_has_word(names[*out], role->text)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "%srole \"%.40s\": expected system, user or assistant", what,
                      role->text);
 }

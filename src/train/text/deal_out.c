@@ -38,15 +38,8 @@ static void hold_out_tail(z3d_tokenize_work *w, double wanted) {
     while (at > 0 && after + (double)w->document[at].tokens < wanted)
         after += (double)w->document[at--].tokens;
     const z3d_tokenize_document *d = &w->document[at];
-    if (d->first_part < 0) return;
-    int64_t end = w->parts;
-    for (int64_t i = at + 1; i < result->documents; i++)
-        if (w->document[i].first_part >= 0) {
-            end = w->document[i].first_part;
-            break;
-        }
     const double target = (double)d->tokens - (wanted - after);
-    for (int64_t i = d->first_part; i < end - 1; i++) {
+    for (int64_t i = d->first_part; i < d->first_part + d->parts - 1; i++) {
         tokens += w->part[i].tokens;
         bool nearer = fabs((double)tokens - target) < fabs((double)best - target);
         if (w->part[i].ends_line && (best == 0 || nearer)) best = tokens;
@@ -58,8 +51,6 @@ static void hold_out_tail(z3d_tokenize_work *w, double wanted) {
     snprintf(result->cut_file, sizeof result->cut_file, "%s", d->path);
 }
 
-/* Holds out whole documents. If these have less than a quarter of the requested share, or more than
- * four times the share, holds out the tail of all text instead. */
 z3d_status z3d_tokenize_hold_out(z3d_tokenize_work *w) {
     enum { FAR = 4 };
     z3d_tokenize_result *result = w->result;
@@ -113,17 +104,20 @@ static z3d_status copy_tokens(z3d_tokenize_work *w, FILE *stream, int64_t tokens
     return Z3D_OK;
 }
 
+/* Writes the tokens that begin or end a document. */
+static z3d_status write_border(z3d_tokenize_work *w, bool begins, z3d_token_writer *writer) {
+    w->ids.count = 0;
+    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, begins, !begins, &w->ids));
+    return z3d_token_writer_append(writer, w->ids.id, w->ids.count);
+}
+
 /* The document with the cut becomes two: one ends at the cut, one begins there. */
 static z3d_status copy_both_ends(z3d_tokenize_work *w, FILE *stream, int64_t tokens) {
     Z3D_TRY(z3d_token_writer_document(&w->train));
     Z3D_TRY(copy_tokens(w, stream, w->cut_tokens, &w->train));
-    w->ids.count = 0;
-    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, false, true, &w->ids));
-    Z3D_TRY(z3d_token_writer_append(&w->train, w->ids.id, w->ids.count));
-    w->ids.count = 0;
-    Z3D_TRY(z3d_tokenizer_part(w->tokenizer, "", 0, true, false, &w->ids));
+    Z3D_TRY(write_border(w, false, &w->train));
     Z3D_TRY(z3d_token_writer_document(&w->validation));
-    Z3D_TRY(z3d_token_writer_append(&w->validation, w->ids.id, w->ids.count));
+    Z3D_TRY(write_border(w, true, &w->validation));
     return copy_tokens(w, stream, tokens - w->cut_tokens, &w->validation);
 }
 

@@ -27,47 +27,31 @@ static z3d_status add_tokens(z3d_vocabulary *v, const z3d_json *root, const char
                      path, byte);
 }
 
-static z3d_status read_vocab(z3d_vocabulary *v, const z3d_json *root, const char *path,
-                             int64_t merges) {
-    if (root->type != Z3D_JSON_OBJECT)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:1: not a vocabulary; expected {\"token\": id, ...}",
-                         path);
-    if (root->count > Z3D_MAX_TOKEN_ID)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens; expected fewer than 2^24", path,
-                         (long long)root->count);
-    Z3D_TRY(z3d_vocabulary_create(v, root->count, merges, true));
-    return add_tokens(v, root, path);
-}
-
 /* ---- merges.txt ---- */
 
 static z3d_status add_merge(z3d_vocabulary *v, const char *path, int64_t line, const char *text,
-                            size_t length, z3d_string *joined) {
+                            size_t length) {
     const char *space = memchr(text, ' ', length);
     size_t left = space ? (size_t)(space - text) : 0;
     const char *what = "expected two tokens with a space between them";
-    if (space)
-        what = z3d_vocabulary_add_merge(v, line, text, left, space + 1, length - left - 1, joined);
-    if (joined->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens");
+    if (space) what = z3d_vocabulary_add_merge(v, line, text, left, space + 1, length - left - 1);
+    if (v->joined.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens");
     if (what) return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s", path, (long long)line, what);
     return Z3D_OK;
 }
 
 /* Adds all merges; a merge's rank is the number of its line. */
 static z3d_status add_merges(z3d_vocabulary *v, const char *path, const char *text, size_t length) {
-    z3d_string joined = {0};
-    z3d_status status = Z3D_OK;
     int64_t line = 1;
-    for (const char *at = text, *end = text + length; at < end && status == Z3D_OK; line++) {
+    for (const char *at = text, *end = text + length; at < end; line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t bytes = (size_t)((newline ? newline : end) - at);
         bool version = line == 1 && bytes >= 8 && memcmp(at, "#version", 8) == 0;
         size_t used = bytes > 0 && at[bytes - 1] == '\r' ? bytes - 1 : bytes;
-        if (!version && used > 0) status = add_merge(v, path, line, at, used, &joined);
+        if (!version && used > 0) Z3D_TRY(add_merge(v, path, line, at, used));
         at += bytes + 1;
     }
-    z3d_string_free(&joined);
-    return status;
+    return Z3D_OK;
 }
 
 /* Detects a file that was cut off at a line's end, which would silently give other tokens: all
@@ -92,8 +76,15 @@ static z3d_status check_merges(const z3d_vocabulary *v, const char *vocab, const
 static z3d_status read_both(z3d_vocabulary *v, const z3d_json *vocab, const char *vocab_path,
                             const char *merges_path, const char *merges, size_t length) {
     int64_t lines = 1;
+    if (vocab->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:1: not a vocabulary; expected {\"token\": id, ...}",
+                         vocab_path);
+    if (vocab->count > Z3D_MAX_TOKEN_ID)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens; expected fewer than 2^24", vocab_path,
+                         (long long)vocab->count);
     for (size_t i = 0; i < length; i++) lines += merges[i] == '\n';
-    Z3D_TRY(read_vocab(v, vocab, vocab_path, lines));
+    Z3D_TRY(z3d_vocabulary_create(v, vocab->count, lines, true));
+    Z3D_TRY(add_tokens(v, vocab, vocab_path));
     Z3D_TRY(add_merges(v, merges_path, merges, length));
     return check_merges(v, vocab_path, merges_path);
 }
@@ -112,6 +103,6 @@ z3d_status z3d_gpt2_files_read(z3d_bpe_tokenizer *t, const z3d_json *vocab, cons
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: no token %s, which ends a document", vocab_path,
                          Z3D_END_OF_TEXT);
     t->base.end_of_text = end;
-    Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_gpt2_word));
+    z3d_splitters_add_function(t->splitters, z3d_gpt2_word);
     return z3d_bpe_tokenizer_mark(t, end, Z3D_END_OF_TEXT, false, Z3D_ADDED_SPECIAL);
 }

@@ -2,6 +2,7 @@
 #include "src/train/text/input.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -117,10 +118,12 @@ static z3d_status read_file(z3d_input *in, void *out, size_t room, size_t *count
     return Z3D_OK;
 }
 
-z3d_status z3d_input_open(z3d_input *in, int fd, const char *path) {
+z3d_status z3d_input_open(z3d_input *in, const char *path) {
     unsigned char magic[4] = {0};
     size_t count;
-    *in = (z3d_input){.fd = fd, .path = path};
+    *in = (z3d_input){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (in->fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
     Z3D_TRY(read_file(in, magic, sizeof magic, &count));
     in->position = 0;
     /* A zstd file may begin with a frame to skip; it has 16 magic numbers. */
@@ -177,5 +180,6 @@ z3d_status z3d_input_read(z3d_input *in, void *out, size_t room, size_t *count) 
 void z3d_input_close(z3d_input *in) {
     if (in->state) in->unpacker->destroy(in->state);
     free(in->packed);
+    if (in->path && in->fd >= 0) close(in->fd);
     *in = (z3d_input){0};
 }

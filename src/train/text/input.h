@@ -10,11 +10,12 @@
 
 typedef struct z3d_unpacker z3d_unpacker; /* one method of packing */
 
+/* All zeros: not open; closing it does nothing. */
 typedef struct z3d_input {
-    int fd;
-    const char *path;
+    const char *path; /* NULL: not open */
     int64_t position; /* bytes of the file read so far, before unpacking */
     /* Private. */
+    int fd;
     const z3d_unpacker *unpacker; /* NULL: the file is not packed */
     void *state;
     unsigned char *packed;
@@ -22,9 +23,8 @@ typedef struct z3d_input {
     bool between, ended;
 } z3d_input;
 
-/* Reads the open file `fd` from its beginning. Close also after a failure; `fd` stays open. ERR_IO,
- * ERR_MEMORY. */
-z3d_status z3d_input_open(z3d_input *input, int fd, const char *path);
+/* Opens a file. `path` must outlive the input. Close also after a failure. ERR_IO, ERR_MEMORY. */
+z3d_status z3d_input_open(z3d_input *input, const char *path);
 /* Fills out[0 .. room - 1]; *count is less than `room` only at the end. ERR_IO; ERR_DATA: the
  * packed data are damaged or incomplete. */
 z3d_status z3d_input_read(z3d_input *input, void *out, size_t room, size_t *count);

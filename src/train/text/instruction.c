@@ -1,12 +1,9 @@
 /* Reads objects of instruction data and encodes them. */
 #include "src/train/text/instruction.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "src/train/data/token_writer.h"
-
-enum { PLACE = 512 };
 
 /* For each format: its name, and the keys that it is recognised by. */
 static const struct {
@@ -40,19 +37,16 @@ z3d_tokenize_format z3d_instruction_format(const z3d_json *object) {
 /* ---- members ---- */
 
 static z3d_status check_keys(const z3d_instructions *in, const z3d_json_lines *lines) {
-    const char *keys[] = {formats[in->format].key, formats[in->format].other};
-    for (int i = 0; i < 2; i++)
-        if (*keys[i] && !z3d_json_member(lines->object, keys[i])) {
-            char option[64];
-            snprintf(option, sizeof option, "--format %s: ", formats[in->format].name);
-            return z3d_json_lines_refuse_key(lines, option, keys[i]);
-        }
-    return Z3D_OK;
+    const char *key = formats[in->format].key;
+    char option[64];
+    if (z3d_instruction_has_keys(lines->object, in->format)) return Z3D_OK;
+    if (z3d_json_member(lines->object, key)) key = formats[in->format].other;
+    snprintf(option, sizeof option, "--format %s: ", formats[in->format].name);
+    return z3d_json_lines_refuse_key(lines, option, key);
 }
 
 /* ---- messages ---- */
 
-/* Reads the object's member "system". */
 static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
     const z3d_json *system = z3d_json_member(object, "system");
     if (z3d_json_is_none(system)) return Z3D_OK;
@@ -63,7 +57,6 @@ static z3d_status read_system(z3d_instructions *in, const z3d_json *object) {
         (z3d_message){.role = Z3D_CHAT_SYSTEM, .text = system->text, .length = system->length});
 }
 
-/* Trains only the last answer of a conversation. */
 static void train_last(z3d_instructions *in) {
     bool found = false;
     for (int i = in->conversation.count - 1; i >= 0; i--) {
@@ -94,9 +87,9 @@ static z3d_status encode_messages(z3d_instructions *in, z3d_token_list *out, int
         size_t length;
         *bytes += (int64_t)(m->length + m->reasoning_length);
         in->special_messages +=
-            in->tokenizer->ops->find_special(in->tokenizer, m->text, m->length, &length) != NULL;
+            z3d_tokenizer_find_special(in->tokenizer, m->text, m->length, &length) != NULL;
     }
-    Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, talk->message, talk->count, out));
+    Z3D_TRY(z3d_chat_encode(&in->chat, in->tokenizer, talk->message, talk->count, false, out));
     for (size_t i = first; i < out->count && in->loss_on == Z3D_LOSS_ALL; i++)
         out->id[i] &= ~Z3D_TOKEN_UNTRAINED;
     return Z3D_OK;
@@ -117,7 +110,7 @@ static z3d_status encode_texts(z3d_instructions *in, const char *prompt, size_t 
     *bytes += (int64_t)text->length;
     in->ids.count = 0;
     Z3D_TRY(z3d_tokenizer_part(in->tokenizer, text->text, length, true, false, &in->ids));
-    Z3D_TRY(z3d_tokenizer_document(in->tokenizer, text->text, text->length, out));
+    Z3D_TRY(z3d_tokenizer_part(in->tokenizer, text->text, text->length, true, true, out));
     while (same < in->ids.count && first + same < out->count &&
            in->ids.id[same] == out->id[first + same])
         same++;
@@ -133,10 +126,9 @@ static z3d_status check_completion(const z3d_json *completion, const char *key) 
 
 /* needed: an error if there is no template. */
 static z3d_status find_chat(z3d_instructions *in, bool needed) {
-    const z3d_tokenize_options *options = in->options;
-    if (!in->has_chat)
-        Z3D_TRY(z3d_chat_find(options->chat_template, in->tokenizer, &in->chat, &in->has_chat));
-    if (in->has_chat || !needed) return Z3D_OK;
+    if (!in->chat.kind)
+        Z3D_TRY(z3d_chat_find(in->options->chat_template, in->tokenizer, &in->chat));
+    if (in->chat.kind || !needed) return Z3D_OK;
     return Z3D_ERROR(
         Z3D_ERR_USAGE,
         "%s data with conversations needs a chat template, but the tokenizer's folder "
@@ -190,18 +182,18 @@ static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3
         Z3D_TRY(z3d_json_need_text(object, "", "input", &more));
     Z3D_TRY(z3d_json_need_text(object, "", "output", &output));
     Z3D_TRY(check_completion(output, "output"));
-    const bool with = more && more->length > 0;
+    const bool with = more && more->length > 0, chat = in->chat.kind != NULL;
     z3d_string_clear(text);
-    if (!in->has_chat)
+    if (!chat)
         z3d_string_append(text, begin,
                           with ? ", paired with an input that provides further context" : "");
     z3d_string_append_bytes(text, instruction->text, instruction->length);
-    if (with) z3d_string_append(text, in->has_chat ? "\n" : "\n\n### Input:\n");
+    if (with) z3d_string_append(text, chat ? "\n" : "\n\n### Input:\n");
     if (with) z3d_string_append_bytes(text, more->text, more->length);
-    if (!in->has_chat) z3d_string_append(text, "\n\n### Response:\n");
+    if (!chat) z3d_string_append(text, "\n\n### Response:\n");
     if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a prompt");
-    if (!in->has_chat) Z3D_TRY(z3d_json_refuse_member(object, "", "system"));
-    if (!in->has_chat) return encode_texts(in, text->text, text->length, output, out, bytes);
+    if (!chat) Z3D_TRY(z3d_json_refuse_member(object, "", "system"));
+    if (!chat) return encode_texts(in, text->text, text->length, output, out, bytes);
     Z3D_TRY(read_system(in, object));
     Z3D_TRY(z3d_conversation_add(talk, (z3d_message){.role = Z3D_CHAT_USER,
                                                      .text = text->text ? text->text : "",
@@ -215,11 +207,14 @@ static z3d_status encode_alpaca(z3d_instructions *in, const z3d_json *object, z3
 
 /* ---- an object ---- */
 
-static z3d_status encode_object(z3d_instructions *in, const z3d_json *object, z3d_token_list *out,
-                                int64_t *bytes) {
+static z3d_status encode_object(z3d_instructions *in, const z3d_json_lines *lines,
+                                z3d_token_list *out, int64_t *bytes) {
+    const z3d_json *object = lines->object;
     const char *key = formats[in->format].key;
     in->conversation.count = 0;
     in->special_messages = 0;
+    *bytes = 0;
+    Z3D_TRY(check_keys(in, lines));
     Z3D_TRY(z3d_conversation_refuse_tools(object));
     if (in->format == Z3D_FORMAT_ALPACA) Z3D_TRY(z3d_json_refuse_member(object, "", "history"));
     if (in->format == Z3D_FORMAT_PROMPT_COMPLETION) return encode_pair(in, object, out, bytes);
@@ -232,13 +227,7 @@ static z3d_status encode_object(z3d_instructions *in, const z3d_json *object, z3
 
 z3d_status z3d_instructions_encode(z3d_instructions *in, const z3d_json_lines *lines,
                                    z3d_token_list *out, int64_t *bytes) {
-    char place[PLACE];
-    *bytes = 0;
-    Z3D_TRY(check_keys(in, lines));
-    z3d_status status = encode_object(in, lines->object, out, bytes);
-    if (status == Z3D_OK) return Z3D_OK;
-    z3d_json_lines_place(lines, place, sizeof place);
-    return z3d_error_context(status, "%s", place);
+    return z3d_json_lines_context(lines, encode_object(in, lines, out, bytes));
 }
 
 z3d_status z3d_instructions_create(const z3d_tokenize_options *options, z3d_tokenize_format format,

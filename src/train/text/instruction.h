@@ -15,8 +15,7 @@ bool z3d_instruction_has_keys(const z3d_json *object, z3d_tokenize_format format
 typedef struct z3d_instructions {
     z3d_tokenize_format format; /* not AUTO or TEXT */
     z3d_loss_on loss_on;        /* not AUTO */
-    z3d_chat chat;
-    bool has_chat; /* `chat` is set; it is searched when first needed */
+    z3d_chat chat;              /* it is searched when first needed */
     z3d_tokenizer *tokenizer;
     int64_t special_messages; /* of the last object: messages with a special token in their text */
     /* Private. */

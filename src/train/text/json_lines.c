@@ -29,6 +29,10 @@ size_t z3d_json_mark_length(const char *text, size_t length) {
     return length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+z3d_status z3d_json_lines_open(z3d_json_lines *l) {
+    return z3d_input_open(&l->input, l->path);
+}
+
 void z3d_json_lines_of(z3d_json_lines *l, char *text, size_t length) {
     l->layout = Z3D_LAYOUT_LINES;
     l->buffer = text;
@@ -64,7 +68,7 @@ static z3d_status make_room(z3d_json_lines *l) {
 static z3d_status read_more(z3d_json_lines *l) {
     size_t count;
     if (l->end == l->capacity) Z3D_TRY(make_room(l));
-    Z3D_TRY(z3d_input_read(l->input, l->buffer + l->end, l->capacity - l->end, &count));
+    Z3D_TRY(z3d_input_read(&l->input, l->buffer + l->end, l->capacity - l->end, &count));
     l->ended = count == 0;
     l->end += count;
     return Z3D_OK;
@@ -220,14 +224,19 @@ void z3d_json_lines_place(const z3d_json_lines *l, char *out, size_t size) {
         snprintf(out + used, size - (size_t)used, " (element %lld)", (long long)l->elements);
 }
 
-z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *l, const char *option, const char *key) {
+z3d_status z3d_json_lines_context(const z3d_json_lines *l, z3d_status status) {
     char place[PLACE];
-    z3d_string keys = {0};
+    if (status == Z3D_OK) return status;
     z3d_json_lines_place(l, place, sizeof place);
+    return z3d_error_context(status, "%s", place);
+}
+
+z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *l, const char *option, const char *key) {
+    z3d_string keys = {0};
     z3d_json_append_keys(l->object, &keys);
     z3d_status status =
-        Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s: this %s has no such key; it has%s%s", place,
-                  option ? option : "", key, l->layout == Z3D_LAYOUT_ARRAY ? "element" : "line",
+        Z3D_ERROR(Z3D_ERR_DATA, "%s%s: this %s has no such key; it has%s%s", option ? option : "",
+                  key, l->layout == Z3D_LAYOUT_ARRAY ? "element" : "line",
                   keys.text ? ": " : " none", keys.text ? keys.text : "");
     z3d_string_free(&keys);
     return status;
@@ -246,16 +255,11 @@ static const z3d_json *find_member(const z3d_json *object, const char *key) {
 }
 
 z3d_status z3d_json_lines_text(const z3d_json_lines *l, const char **text, size_t *length) {
-    char place[PLACE];
-    const char *what = NULL;
     const z3d_json *member = find_member(l->object, l->key);
     if (!member) return z3d_json_lines_refuse_key(l, l->option, l->key);
     if (member->type != Z3D_JSON_STRING)
-        what = member->type == Z3D_JSON_NULL ? "its value is null" : "its value is not a string";
-    z3d_json_lines_place(l, place, sizeof place);
-    if (what)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s: %s", place, l->option ? l->option : "", l->key,
-                         what);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s%s: its value is %s", l->option ? l->option : "", l->key,
+                         member->type == Z3D_JSON_NULL ? "null" : "not a string");
     *text = member->text;
     *length = member->length;
     return Z3D_OK;
@@ -268,14 +272,15 @@ static z3d_status refuse_value(const z3d_json_lines *l, const char *value, size_
     size_t rest;
     if (status != Z3D_ERR_DATA) return status;
     z3d_json_lines_place(l, place, sizeof place);
-    if (l->input && z3d_utf8_faults((const unsigned char *)value, bytes, &rest) + (int64_t)rest > 0)
+    if (l->input.path &&
+        z3d_utf8_faults((const unsigned char *)value, bytes, &rest) + (int64_t)rest > 0)
         return z3d_text_refuse(l->path, place, Z3D_TEXT_OTHER_ENCODING);
     if (l->layout != Z3D_LAYOUT_ARRAY) return status;
     return z3d_error_context(status, "element %lld", (long long)l->elements);
 }
 
 z3d_status z3d_json_lines_next_object(z3d_json_lines *l) {
-    char *value, place[PLACE];
+    char *value;
     size_t bytes;
     z3d_json_free(l->object);
     l->object = NULL;
@@ -287,16 +292,16 @@ z3d_status z3d_json_lines_next_object(z3d_json_lines *l) {
                                             l->strict ? NULL : &l->repairs, &l->object);
     if (status != Z3D_OK) return refuse_value(l, value, bytes, status);
     if (l->object->type == Z3D_JSON_OBJECT) return Z3D_OK;
-    z3d_json_lines_place(l, place, sizeof place);
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: %s%s%sexpected a JSON object {...}", place,
-                     l->option ? l->option : "", l->key ? l->key : "", l->key ? ": " : "");
+    return z3d_json_lines_context(l, Z3D_ERROR(Z3D_ERR_DATA, "%s%s%sexpected a JSON object {...}",
+                                               l->option ? l->option : "", l->key ? l->key : "",
+                                               l->key ? ": " : ""));
 }
 
 z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *length) {
     *text = NULL;
     Z3D_TRY(z3d_json_lines_next_object(l));
     if (!l->object) return Z3D_OK;
-    Z3D_TRY(z3d_json_lines_text(l, text, length));
+    Z3D_TRY(z3d_json_lines_context(l, z3d_json_lines_text(l, text, length)));
     l->bad = false;
     return Z3D_OK;
 }
@@ -304,5 +309,6 @@ z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *len
 void z3d_json_lines_free(z3d_json_lines *l) {
     z3d_json_free(l->object);
     free(l->buffer);
+    z3d_input_close(&l->input);
     *l = (z3d_json_lines){0};
 }

@@ -23,31 +23,31 @@ size_t z3d_json_mark_length(const char *text, size_t length);
  * names it. */
 void z3d_json_append_keys(const z3d_json *object, z3d_string *keys);
 
-/* The kind of an open file, found by its first bytes (up to 1 MiB), not by its name. The file is
+/* The kind of a file, found by its first bytes (up to 1 MiB), not by its name. The file is
  * JSON if its first three values, or the first three elements of its array, are JSON. */
 typedef enum z3d_json_look {
     Z3D_LOOK_TEXT,  /* no JSON, or unreadable */
     Z3D_LOOK_VALUE, /* JSON without records: an object over several lines, an array of numbers */
     Z3D_LOOK_LIST   /* each line is an object, or the file is an array with texts */
 } z3d_json_look;
-z3d_json_look z3d_look_for_json(int fd, const char *path);
+z3d_json_look z3d_look_for_json(const char *path);
 /* Returns ERR_USAGE: raw JSON is no text to train on. The error names the keys of the file and the
  * keys of the formats. */
 z3d_status z3d_refuse_raw_json(const char *path);
 
-/* Reads a file object by object; its memory is that of the longest object. z3d_json_lines_of reads
- * a text in memory instead, as lines. */
+/* Reads a file object by object; its memory is that of the longest object. Set path, key, option
+ * and strict, then call z3d_json_lines_open, or z3d_json_lines_of for a text in memory. */
 typedef struct z3d_json_lines {
-    z3d_input *input;
     const char *path;
     const char *key; /* key of the text in each object; "data.text": the member text of the member
-                        data. z3d_json_lines_next_object does not use it */
+                        data. z3d_json_lines_next_object only names it in errors */
     const char *option; /* stands before the key in messages: "--json-key "; NULL: nothing */
     bool strict;        /* faults that are repaired otherwise are errors */
     int64_t line;       /* where the last object begins */
     bool bad;           /* the last ERR_DATA was about one object: the next one can be read */
     z3d_json_repairs repairs;
     z3d_json *object; /* the last object, valid until the next call; NULL: the line is none */
+    z3d_input input;
     /* Private. */
     enum { Z3D_LAYOUT_UNKNOWN, Z3D_LAYOUT_LINES, Z3D_LAYOUT_ARRAY } layout;
     char *buffer;
@@ -57,7 +57,9 @@ typedef struct z3d_json_lines {
     bool ended;
 } z3d_json_lines;
 
-/* Reads `text` instead of a file; it is malloc'ed, z3d_json_lines_free frees it. */
+/* Opens the file. Free also after a failure. ERR_IO, ERR_MEMORY. */
+z3d_status z3d_json_lines_open(z3d_json_lines *lines);
+/* Reads the lines of `text` instead of a file; it is malloc'ed, z3d_json_lines_free frees it. */
 void z3d_json_lines_of(z3d_json_lines *lines, char *text, size_t length);
 /* The text of the next object, valid until the next call; *text NULL: the file has ended. ERR_DATA
  * with "file:line: ...": no JSON object, no string `key` in it, or an object of more than 256 MiB.
@@ -67,13 +69,17 @@ z3d_status z3d_json_lines_next(z3d_json_lines *lines, const char **text, size_t 
  * about `key`. `bad` stays true after success, so the caller may report an error about the object
  * as one that can be skipped. */
 z3d_status z3d_json_lines_next_object(z3d_json_lines *lines);
-/* The text `key` of the last object. Errors: those of z3d_json_lines_next about the key. */
+/* The text `key` of the last object. Errors: those of z3d_json_lines_next about the key, without
+ * the place. */
 z3d_status z3d_json_lines_text(const z3d_json_lines *lines, const char **text, size_t *length);
-/* Returns ERR_DATA: the last object has no `key`; the error names the keys that it has. */
+/* Returns ERR_DATA, without the place: the last object has no `key`; the error names the keys that
+ * it has. */
 z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *lines, const char *option,
                                      const char *key);
 /* Writes the place of the last object: "FILE:3", in an array "FILE:3 (element 2)". */
 void z3d_json_lines_place(const z3d_json_lines *lines, char *out, size_t size);
+/* Puts the place of the last object before the text of an error. Returns `status`. */
+z3d_status z3d_json_lines_context(const z3d_json_lines *lines, z3d_status status);
 void z3d_json_lines_free(z3d_json_lines *lines);
 
 #endif

@@ -1,8 +1,6 @@
 /* Finds whether a file is JSON from its first values; keeps none of them. */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/train/text/json_lines.h"
 
@@ -108,13 +106,13 @@ static z3d_json_look judge(cursor c, bool whole) {
     return memchr(begin, '\n', (size_t)(first_end - begin)) ? Z3D_LOOK_VALUE : Z3D_LOOK_LIST;
 }
 
-z3d_json_look z3d_look_for_json(int fd, const char *path) {
+z3d_json_look z3d_look_for_json(const char *path) {
     char *text;
     size_t count = 0;
     z3d_input input;
     z3d_json_look found = Z3D_LOOK_TEXT;
     if (z3d_new(WINDOW, 1, "the beginning of a file", &text) != Z3D_OK) return found;
-    z3d_status status = z3d_input_open(&input, fd, path);
+    z3d_status status = z3d_input_open(&input, path);
     if (status == Z3D_OK) status = z3d_input_read(&input, text, WINDOW, &count);
     const cursor begin = {text + z3d_json_mark_length(text, count), text + count, 0, 0};
     if (status == Z3D_OK) found = judge(begin, count < WINDOW);
@@ -125,24 +123,16 @@ z3d_json_look z3d_look_for_json(int fd, const char *path) {
 
 /* ---- a refusal ---- */
 
-/* The key that probably has the text: one of these names, else the first string; NULL: none. */
-static const char *text_key(const z3d_json *object) {
-    static const char *const usual[] = {"text", "content", "output"};
-    const z3d_json *found = NULL;
-    for (size_t i = 0; i < sizeof usual / sizeof *usual && !found; i++) {
-        found = z3d_json_member(object, usual[i]);
-        if (found && found->type != Z3D_JSON_STRING) found = NULL;
-    }
-    if (object && object->type == Z3D_JSON_OBJECT)
-        for (const z3d_json *m = object->first; m && !found; m = m->next)
-            if (m->type == Z3D_JSON_STRING) found = m;
-    return found ? found->key : NULL;
+static bool has_string(const z3d_json *object) {
+    if (!object || object->type != Z3D_JSON_OBJECT) return false;
+    const z3d_json *m = object->first;
+    while (m && m->type != Z3D_JSON_STRING) m = m->next;
+    return m != NULL;
 }
 
 static z3d_status refuse(const char *path, const z3d_json *object) {
-    const char *key = text_key(object);
     z3d_string keys = {0};
-    if (!key)
+    if (!has_string(object))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "%s: JSON needs --json-key KEY, the key of the text, but this file has no "
                          "line and no array element that is an object with a text: write one "
@@ -159,24 +149,17 @@ static z3d_status refuse(const char *path, const z3d_json *object) {
         "%s has objects in JSON of no known format (their keys: %s); name the keys as a --format "
         "needs them: messages; conversations (sharegpt); prompt and completion; instruction and "
         "output (alpaca); or add --json-key KEY if one key has the whole text",
-        path, keys.text ? keys.text : key);
+        path, keys.text ? keys.text : "");
     z3d_string_free(&keys);
     return status;
 }
 
 z3d_status z3d_refuse_raw_json(const char *path) {
-    z3d_input input = {0};
-    z3d_json_lines lines = {
-        .input = &input, .path = path, .key = ""}; /* a key that no object has */
-    const char *text;
-    size_t length;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool more = fd >= 0 && z3d_input_open(&input, fd, path) == Z3D_OK;
-    for (int i = 0; i < LOOKED_AT && more && !text_key(lines.object); i++)
-        more = z3d_json_lines_next(&lines, &text, &length) == Z3D_ERR_DATA && lines.bad;
+    z3d_json_lines lines = {.path = path};
+    bool more = z3d_json_lines_open(&lines) == Z3D_OK;
+    for (int i = 0; i < LOOKED_AT && more && !has_string(lines.object); i++)
+        more = z3d_json_lines_next_object(&lines) == Z3D_OK ? lines.object != NULL : lines.bad;
     z3d_status status = refuse(path, lines.object);
     z3d_json_lines_free(&lines);
-    z3d_input_close(&input);
-    if (fd >= 0) close(fd);
     return status;
 }

@@ -1,10 +1,10 @@
-#include "src/train/text/outputs.h"
-
+/* Checks the files that tokens are to be written to. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/train/data/token_file.h"
+#include "src/train/text/tokenize_work.h"
 
 /* If X.idx exists, X.bin is always read as Megatron-LM's. */
 static z3d_status check_index(const char *path) {

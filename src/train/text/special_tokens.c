@@ -1,22 +1,26 @@
 /* Finds the tokens that begin and end a text: tokenizer.json says which token is put before a text,
  * the files beside it name the others. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "src/train/text/bpe.h"
 
-z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out) {
+z3d_status z3d_path_beside(const char *path, const char *name, char **out) {
     const char *slash = strrchr(path, '/');
     z3d_string beside = {0};
-    *out = NULL;
     z3d_string_append(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
-    z3d_status status = Z3D_OK;
-    if (beside.failed) {
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    } else if (access(beside.text, F_OK) == 0) {
-        status = z3d_json_read(beside.text, Z3D_MAX_TOKENIZER_FILE, out);
-    }
-    z3d_string_free(&beside);
+    *out = beside.text;
+    return beside.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
+}
+
+z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out) {
+    char *beside;
+    *out = NULL;
+    z3d_status status = z3d_path_beside(path, name, &beside);
+    if (status == Z3D_OK && access(beside, F_OK) == 0)
+        status = z3d_json_read(beside, Z3D_MAX_TOKENIZER_FILE, out);
+    free(beside);
     return status;
 }
 

@@ -56,9 +56,8 @@ int z3d_splitters_count(const z3d_splitters *s) {
     return s->count;
 }
 
-z3d_status z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t)) {
+void z3d_splitters_add_function(z3d_splitters *s, size_t (*word)(const char *, size_t)) {
     s->stage[s->count++] = (splitter){.word = word};
-    return Z3D_OK;
 }
 
 /* Replaces \s by Unicode's white space: PCRE2's \s also has U+180E, which is no white space since
@@ -107,8 +106,8 @@ z3d_status z3d_splitters_add_pattern(z3d_splitters *s, const char *pattern, bool
 typedef struct job {
     z3d_splitters *splitters;
     const char *text, *subject;
-    z3d_word_sink sink;
-    void *context;
+    z3d_word_merger *merger;
+    z3d_token_list *out;
 } job;
 
 static z3d_status cut(const job *j, int stage, size_t begin, size_t end);
@@ -178,13 +177,14 @@ static z3d_status cut_by_pattern(const job *j, int stage, size_t begin, size_t e
 }
 
 static z3d_status cut(const job *j, int stage, size_t begin, size_t end) {
-    if (stage == j->splitters->count) return j->sink(j->context, j->text + begin, end - begin);
+    if (stage == j->splitters->count)
+        return z3d_word_merger_add(j->merger, j->text + begin, end - begin, j->out);
     const splitter *p = &j->splitters->stage[stage];
     if (!p->word) return cut_by_pattern(j, stage, begin, end);
     bool last = stage + 1 == j->splitters->count;
     while (begin < end) {
         size_t word = p->word(j->text + begin, end - begin);
-        Z3D_TRY(last ? j->sink(j->context, j->text + begin, word)
+        Z3D_TRY(last ? z3d_word_merger_add(j->merger, j->text + begin, word, j->out)
                      : cut(j, stage + 1, begin, begin + word));
         begin += word;
     }
@@ -217,9 +217,9 @@ static const char *make_shadow(z3d_string *shadow, const char *text, size_t leng
     return shadow->failed ? NULL : shadow->text;
 }
 
-z3d_status z3d_splitters_run(z3d_splitters *s, const char *text, size_t length, z3d_word_sink sink,
-                             void *context) {
-    job j = {s, text, text, sink, context};
+z3d_status z3d_splitters_run(z3d_splitters *s, const char *text, size_t length,
+                             z3d_word_merger *merger, z3d_token_list *out) {
+    job j = {s, text, text, merger, out};
     if (s->patterns > 0) {
         size_t valid = valid_run(text, length);
         if (valid < length) j.subject = make_shadow(&s->shadow, text, length, valid);

@@ -1,14 +1,12 @@
-/* Walking folders, surveying files, hashing contents. */
+/* Lists the files of folders, surveys files, hashes contents. */
 #include "src/train/text/text_files.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/train/text/input.h"
 
@@ -29,86 +27,70 @@ void z3d_text_list_free(z3d_text_list *list) {
     *list = (z3d_text_list){0};
 }
 
-static int by_name(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+static int is_shown(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
 }
 
-static void free_names(char **name, size_t count) {
-    for (size_t i = 0; i < count; i++) free(name[i]);
-    free(name);
+/* By byte value, in every locale. */
+static int by_name(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* The names in a folder that do not begin with a dot, sorted by byte value (no locale). */
-static z3d_status read_names(DIR *folder, const char *path, char ***out, size_t *out_count) {
-    char **name = NULL;
-    size_t count = 0;
-    int64_t capacity = 0;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        if (entry->d_name[0] == '.') continue;
-        if (z3d_grow((int64_t)count, &capacity, sizeof *name, "names", &name) != Z3D_OK)
-            goto no_memory;
-        if (!(name[count] = strdup(entry->d_name))) goto no_memory;
-        count++;
-    }
-    if (count) qsort(name, count, sizeof *name, by_name);
-    *out = name;
-    *out_count = count;
+/* The error is one only if the user named the path. */
+static z3d_status leave_out(z3d_text_list *list, bool named, z3d_status error) {
+    if (named) return error;
+    list->unreadable++;
     return Z3D_OK;
-no_memory:
-    free_names(name, count);
-    return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the names in %s", path);
 }
 
-static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *path, bool named);
+static z3d_status add_path(z3d_text_list *list, z3d_hash_set *visited, const char *path,
+                           bool named);
 
-static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const char *path,
-                              const struct stat *info, bool named) {
+static z3d_status add_folder(z3d_text_list *list, z3d_hash_set *visited, const char *path,
+                             const struct stat *info, bool named) {
     bool added;
     z3d_content_hash identity = {{(uint64_t)info->st_dev + 1, (uint64_t)info->st_ino}};
     Z3D_TRY(z3d_hash_set_add(visited, identity, &added));
     if (!added) return Z3D_OK; /* a link back to a folder, or the same folder given twice */
-    DIR *folder = opendir(path);
-    if (!folder && named)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
-    if (!folder) {
-        list->unreadable++;
-        return Z3D_OK;
-    }
-    char **name = NULL;
-    size_t count = 0;
-    z3d_status status = read_names(folder, path, &name, &count);
-    closedir(folder); /* closed before its folders are read, so depth needs no file descriptors */
-    for (size_t i = 0; i < count && status == Z3D_OK; i++) {
+    struct dirent **entry;
+    const int count = scandir(path, &entry, is_shown, by_name);
+    if (count < 0 && errno == ENOMEM)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the names in %s", path);
+    if (count < 0)
+        return leave_out(
+            list, named,
+            Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno)));
+    const bool slash = path[strlen(path) - 1] == '/';
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < count; i++) {
         z3d_string below = {0};
-        size_t length = strlen(path);
-        z3d_string_append(&below, "%s%s%s", path, path[length - 1] == '/' ? "" : "/", name[i]);
-        status = below.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a name in %s", path)
-                              : walk(list, visited, below.text, false);
+        z3d_string_append(&below, "%s%s%s", path, slash ? "" : "/", entry[i]->d_name);
+        if (below.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a name in %s", path);
+        if (status == Z3D_OK) status = add_path(list, visited, below.text, false);
         z3d_string_free(&below);
+        free(entry[i]);
     }
-    free_names(name, count);
+    free(entry);
     return status;
 }
 
-static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *path, bool named) {
+static z3d_status add_path(z3d_text_list *list, z3d_hash_set *visited, const char *path,
+                           bool named) {
     struct stat info;
-    if (stat(path, &info) != 0) {
-        if (named)
-            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno));
-        list->unreadable++;
-        return Z3D_OK;
-    }
-    if (S_ISDIR(info.st_mode)) return walk_folder(list, visited, path, &info, named);
+    if (stat(path, &info) != 0)
+        return leave_out(
+            list, named,
+            Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno)));
+    if (S_ISDIR(info.st_mode)) return add_folder(list, visited, path, &info, named);
     if (S_ISREG(info.st_mode)) return append_file(list, path, info.st_size, named);
-    if (named) return Z3D_ERROR(Z3D_ERR_USAGE, "%s: it is neither a file nor a folder", path);
-    list->unreadable++;
-    return Z3D_OK;
+    return leave_out(list, named,
+                     Z3D_ERROR(Z3D_ERR_USAGE, "%s: it is neither a file nor a folder", path));
 }
 
 z3d_status z3d_text_list_add(z3d_text_list *list, const char *path) {
     if (!*path) return Z3D_ERROR(Z3D_ERR_USAGE, "an input has an empty name");
     z3d_hash_set visited = {0};
-    z3d_status status = walk(list, &visited, path, true);
+    z3d_status status = add_path(list, &visited, path, true);
     z3d_hash_set_free(&visited);
     return status;
 }
@@ -168,23 +150,14 @@ void z3d_hash_set_free(z3d_hash_set *set) {
     *set = (z3d_hash_set){0};
 }
 
-/* Length of the valid character at `bytes`; 0: invalid; -1: cut off by the end. */
-static int utf8_length(const unsigned char *bytes, size_t count) {
-    unsigned char lead = bytes[0];
-    if (lead < 0x80) return 1;
-    int length = lead >= 0xc2 && lead <= 0xdf   ? 2
-                 : lead >= 0xe0 && lead <= 0xef ? 3
-                 : lead >= 0xf0 && lead <= 0xf4 ? 4
-                                                : 0;
-    for (int i = 1; i < length; i++) {
-        if ((size_t)i == count) return -1;
-        if ((bytes[i] & 0xc0) != 0x80) return 0;
-    }
-    if (length == 3 && ((lead == 0xe0 && bytes[1] < 0xa0) || (lead == 0xed && bytes[1] > 0x9f)))
-        return 0; /* overlong, surrogate */
-    if (length == 4 && ((lead == 0xf0 && bytes[1] < 0x90) || (lead == 0xf4 && bytes[1] > 0x8f)))
-        return 0; /* overlong, beyond U+10FFFF */
-    return length;
+/* Whether the end cuts off the character at `bytes`, which is not complete. */
+static bool is_cut_off(const unsigned char *bytes, size_t count) {
+    const unsigned char lead = bytes[0];
+    const size_t length = lead < 0xc2 || lead > 0xf4 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (count >= length) return false;
+    for (size_t i = 1; i < count; i++)
+        if ((bytes[i] & 0xc0) != 0x80) return false;
+    return true;
 }
 
 int64_t z3d_utf8_faults(const unsigned char *bytes, size_t count, size_t *rest) {
@@ -192,13 +165,13 @@ int64_t z3d_utf8_faults(const unsigned char *bytes, size_t count, size_t *rest) 
     size_t i = 0;
     *rest = 0;
     while (i < count) {
-        int length = utf8_length(bytes + i, count - i);
-        if (length < 0) {
+        size_t length = bytes[i] < 0x80 ? 1 : z3d_utf8_length((const char *)bytes + i, count - i);
+        if (length == 0 && is_cut_off(bytes + i, count - i)) {
             *rest = count - i;
             break;
         }
-        if (length == 0) faults++, length = 1;
-        i += (size_t)length;
+        faults += length == 0;
+        i += length > 0 ? length : 1;
     }
     return faults;
 }
@@ -206,16 +179,16 @@ int64_t z3d_utf8_faults(const unsigned char *bytes, size_t count, size_t *rest) 
 void z3d_text_printable(const char *text, size_t length, z3d_string *out) {
     const unsigned char *bytes = (const unsigned char *)text;
     for (size_t i = 0; i < length;) {
-        int taken = utf8_length(bytes + i, length - i);
+        size_t taken = z3d_utf8_length(text + i, length - i);
         bool control = (bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\t') ||
                        bytes[i] == 0x7f || (taken == 2 && bytes[i] == 0xc2 && bytes[i + 1] < 0xa0);
-        if (taken <= 0)
+        if (taken == 0)
             z3d_string_append(out, "\xef\xbf\xbd");
         else if (control)
             z3d_string_append(out, "?");
         else
-            z3d_string_append_bytes(out, text + i, (size_t)taken);
-        i += taken > 0 ? (size_t)taken : 1;
+            z3d_string_append_bytes(out, text + i, taken);
+        i += taken > 0 ? taken : 1;
     }
 }
 
@@ -271,11 +244,6 @@ z3d_status z3d_refuse_wide(const char *path, const char *begin, size_t count) {
     return kind == Z3D_TEXT_NONE ? Z3D_OK : z3d_text_refuse(path, path, kind);
 }
 
-/* Parquet's mark, and after it the first byte of a page, which no text has. */
-static bool begins_as_parquet(const unsigned char *bytes, size_t count) {
-    return count > 4 && memcmp(bytes, "PAR1\x15", 5) == 0;
-}
-
 typedef struct survey {
     int64_t bytes, faults, characters; /* characters: those of several bytes */
     bool nul;
@@ -293,8 +261,9 @@ static int64_t many_byte_characters(const unsigned char *bytes, size_t count) {
 static void look_at(survey *s, const unsigned char *buffer, size_t *count, bool last) {
     size_t rest;
     if (s->bytes == 0) s->wide = wide_kind(buffer, *count);
-    s->nul |=
-        memchr(buffer, 0, *count) != NULL || (s->bytes == 0 && begins_as_parquet(buffer, *count));
+    s->nul |= memchr(buffer, 0, *count) != NULL;
+    /* Parquet's mark, and after it the first byte of a page, which no text has. */
+    if (s->bytes == 0 && *count > 4 && memcmp(buffer, "PAR1\x15", 5) == 0) s->nul = true;
     int64_t faults = z3d_utf8_faults(buffer, *count, &rest);
     if (last)
         faults += (int64_t)rest;
@@ -314,7 +283,7 @@ static z3d_text_kind kind_of(const survey *s) {
     return many && 2 * s->faults > s->characters ? Z3D_TEXT_OTHER_ENCODING : Z3D_TEXT_UTF8;
 }
 
-z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int64_t *bytes,
+z3d_status z3d_text_survey(const char *path, z3d_content_hash *hash, int64_t *bytes,
                            z3d_text_kind *kind) {
     enum { CHUNK = 1 << 16 };
     unsigned char *buffer;
@@ -323,7 +292,7 @@ z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int
     size_t kept = 0, count = 1;
     *hash = (z3d_content_hash){{0, 0}};
     Z3D_TRY(z3d_new(CHUNK, 1, "reading text", &buffer));
-    z3d_status status = z3d_input_open(&input, fd, path);
+    z3d_status status = z3d_input_open(&input, path);
     while (status == Z3D_OK && !s.nul) {
         status = z3d_input_read(&input, buffer + kept, CHUNK - kept, &count);
         if (status != Z3D_OK || kept + count == 0) break;

@@ -10,7 +10,6 @@
 
 #include "src/train/text/bpe.h"
 #include "src/train/text/input.h"
-#include "src/train/text/outputs.h"
 #include "src/train/text/tokenize_work.h"
 
 /* A part has at most LARGEST_PART bytes, and about half of that if lines allow. If the end of one
@@ -33,7 +32,7 @@ static z3d_status check_options(const z3d_tokenize_options *options) {
 
 /* ---- first pass ---- */
 
-/* Counts `bytes` more bytes of the files as read; may report progress. */
+/* Sets the bytes of the files that were read; may report progress. tell: also after a few bytes. */
 static void advance(z3d_tokenize_work *w, int64_t bytes, bool tell) {
     enum { STEP = 1 << 22 };
     w->read_bytes = bytes;
@@ -48,7 +47,7 @@ static z3d_status begin_document(z3d_tokenize_work *w, uint64_t hash, const char
     Z3D_TRY(z3d_grow(w->result->documents, &w->document_capacity, sizeof *w->document,
                      "a list of documents", &w->document));
     w->document[w->result->documents++] =
-        (z3d_tokenize_document){.hash = hash, .first_part = path ? w->parts : -1, .path = path};
+        (z3d_tokenize_document){.hash = hash, .first_part = w->parts, .path = path};
     return Z3D_OK;
 }
 
@@ -62,9 +61,10 @@ static z3d_status add_text(z3d_tokenize_work *w, const char *text, size_t bytes,
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     last->tokens += (int64_t)w->ids.count;
     w->result->bytes += (int64_t)bytes;
-    if (last->first_part < 0) return Z3D_OK;
+    if (!last->path) return Z3D_OK;
     Z3D_TRY(z3d_grow(w->parts, &w->part_capacity, sizeof *w->part, "a list of parts of texts",
                      &w->part));
+    last->parts++;
     w->part[w->parts++] = (z3d_tokenize_part){(int64_t)w->ids.count, text[bytes - 1] == '\n'};
     return Z3D_OK;
 }
@@ -141,7 +141,6 @@ static size_t end_of_part(const z3d_tokenize_work *w, const char *text, size_t w
     return cut ? cut : wanted;
 }
 
-/* Adds a text file, part by part. */
 static z3d_status add_parts(z3d_tokenize_work *w, window *v, int64_t bytes) {
     int64_t before = w->read_bytes;
     for (int64_t at = 0; at < bytes;) {
@@ -161,13 +160,13 @@ static z3d_status add_parts(z3d_tokenize_work *w, window *v, int64_t bytes) {
     return Z3D_OK;
 }
 
-static z3d_status add_file_text(z3d_tokenize_work *w, int fd, const char *path, int64_t bytes,
+static z3d_status add_file_text(z3d_tokenize_work *w, const char *path, int64_t bytes,
                                 uint64_t hash) {
     int64_t limit = w->options->limit_bytes, room = limit ? limit - w->result->bytes : bytes;
     window v = {.begin = 0};
     if (room < bytes) w->result->limited = true, bytes = room;
     if (bytes <= 0) return Z3D_OK;
-    z3d_status status = z3d_input_open(&v.input, fd, path);
+    z3d_status status = z3d_input_open(&v.input, path);
     if (status == Z3D_OK) status = begin_document(w, hash, path);
     if (status == Z3D_OK) status = add_parts(w, &v, bytes);
     z3d_input_close(&v.input);
@@ -176,36 +175,29 @@ static z3d_status add_file_text(z3d_tokenize_work *w, int fd, const char *path, 
 
 /* ---- JSON lines ---- */
 
-/* Whether the document with these bytes is new; *hash: its hash. */
-static z3d_status is_new(z3d_tokenize_work *w, const void *bytes, size_t count,
-                         z3d_content_hash *hash, bool *added) {
-    *hash = (z3d_content_hash){{0, 0}};
-    z3d_content_hash_add(hash, bytes, count);
-    Z3D_TRY(z3d_hash_set_add(&w->seen, *hash, added));
+/* Begins the document of a JSON line, unless one with the same bytes was seen before. */
+static z3d_status begin_line(z3d_tokenize_work *w, const void *bytes, size_t count, bool *added) {
+    z3d_content_hash hash = {{0, 0}};
+    z3d_content_hash_add(&hash, bytes, count);
+    Z3D_TRY(z3d_hash_set_add(&w->seen, hash, added));
     w->result->duplicate_documents += !*added;
-    return Z3D_OK;
+    return *added ? begin_document(w, hash.word[0], NULL) : Z3D_OK;
 }
 
 static z3d_status add_line(z3d_tokenize_work *w, const char *text, size_t bytes) {
-    z3d_content_hash hash;
     bool added;
-    Z3D_TRY(is_new(w, text, bytes, &hash, &added));
-    if (!added) return Z3D_OK;
-    Z3D_TRY(begin_document(w, hash.word[0], NULL));
-    return add_text(w, text, bytes, true, true);
+    Z3D_TRY(begin_line(w, text, bytes, &added));
+    return added ? add_text(w, text, bytes, true, true) : Z3D_OK;
 }
 
-/* Adds an object of instruction data. */
 static z3d_status add_instruction(z3d_tokenize_work *w, z3d_json_lines *lines) {
-    z3d_content_hash hash;
     int64_t bytes;
     bool added;
     w->ids.count = 0;
     Z3D_TRY(z3d_instructions_encode(&w->in, lines, &w->ids, &bytes));
     lines->bad = false;
-    Z3D_TRY(is_new(w, w->ids.id, w->ids.count * sizeof *w->ids.id, &hash, &added));
+    Z3D_TRY(begin_line(w, w->ids.id, w->ids.count * sizeof *w->ids.id, &added));
     if (!added) return Z3D_OK;
-    Z3D_TRY(begin_document(w, hash.word[0], NULL));
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     w->document[w->result->documents - 1].tokens = (int64_t)w->ids.count;
     w->result->bytes += bytes;
@@ -251,21 +243,18 @@ static z3d_status add_lines(z3d_tokenize_work *w, z3d_json_lines *lines) {
         }
         z3d_status status = add_object(w, lines, &ended);
         if (status != Z3D_OK) Z3D_TRY(skip_line(w, lines, status));
-        advance(w, before + lines->input->position, false);
+        advance(w, before + lines->input.position, false);
     }
     return Z3D_OK;
 }
 
-static z3d_status add_json_lines(z3d_tokenize_work *w, int fd, const char *path) {
-    z3d_input input;
-    z3d_json_lines lines = {
-        .input = &input, .path = path, .key = w->json_key, .option = "--json-key "};
-    z3d_status status = z3d_input_open(&input, fd, path);
+static z3d_status add_json_lines(z3d_tokenize_work *w, const char *path) {
+    z3d_json_lines lines = {.path = path, .key = w->json_key, .option = "--json-key "};
+    z3d_status status = z3d_json_lines_open(&lines);
     if (status == Z3D_OK) status = add_lines(w, &lines);
     w->result->repairs.surrogates += lines.repairs.surrogates;
     w->result->repairs.nuls += lines.repairs.nuls;
     z3d_json_lines_free(&lines);
-    z3d_input_close(&input);
     return status;
 }
 
@@ -285,13 +274,13 @@ static z3d_status leave_out(z3d_tokenize_work *w, const z3d_text_file *file, z3d
 }
 
 /* Whether the file is new text; counts files that are left out. */
-static z3d_status examine(z3d_tokenize_work *w, int fd, const z3d_text_file *file,
-                          z3d_content_hash *hash, int64_t *bytes, bool *used) {
+static z3d_status examine(z3d_tokenize_work *w, const z3d_text_file *file, z3d_content_hash *hash,
+                          int64_t *bytes, bool *used) {
     z3d_tokenize_result *result = w->result;
     z3d_text_kind kind;
     bool added = true;
     *used = false;
-    z3d_status status = z3d_text_survey(fd, file->path, hash, bytes, &kind);
+    z3d_status status = z3d_text_survey(file->path, hash, bytes, &kind);
     if (status == Z3D_ERR_IO && !file->named) {
         result->skipped_unreadable++;
         return Z3D_OK;
@@ -313,7 +302,7 @@ static bool has_json_name(const z3d_text_file *file) {
 
 /* The name decides; else the content, if the user named the file or its name ends with .json. */
 static bool is_json(const z3d_tokenize_work *w, const z3d_text_file *file, z3d_json_look look) {
-    if (has_json_name(file)) return true; /* check_json requires a key */
+    if (has_json_name(file)) return true; /* find_format has found its format */
     if (w->format == Z3D_FORMAT_AUTO) return false;
     return file->named ? look != Z3D_LOOK_TEXT : z3d_is_json(file->path) && look == Z3D_LOOK_LIST;
 }
@@ -344,18 +333,18 @@ static z3d_status judge_raw_json(const z3d_tokenize_work *w) {
 }
 
 static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && file->named)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", file->path, strerror(errno));
     if (fd < 0) {
         w->result->skipped_unreadable++;
         return Z3D_OK;
     }
+    close(fd);
     int64_t bytes = file->bytes, before = w->read_bytes;
     z3d_content_hash hash;
     z3d_status status = Z3D_OK;
-    const z3d_json_look look =
-        has_json_name(file) ? Z3D_LOOK_LIST : z3d_look_for_json(fd, file->path);
+    const z3d_json_look look = has_json_name(file) ? Z3D_LOOK_LIST : z3d_look_for_json(file->path);
     const bool json = is_json(w, file, look);
     bool used = bytes > 0;
     const bool other = w->format > Z3D_FORMAT_TEXT && !json && !file->named;
@@ -365,15 +354,14 @@ static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
     else if (json) /* bad lines are errors, duplicate lines are found one by one */
         w->result->skipped_empty += !used;
     else
-        status = examine(w, fd, file, &hash, &bytes, &used);
+        status = examine(w, file, &hash, &bytes, &used);
     if (status == Z3D_OK && used && !json) status = notice_raw_json(w, file, look);
     if (status == Z3D_OK && used) {
         w->result->files++;
         w->json_files += json;
-        status = json ? add_json_lines(w, fd, file->path)
-                      : add_file_text(w, fd, file->path, bytes, hash.word[0]);
+        status = json ? add_json_lines(w, file->path)
+                      : add_file_text(w, file->path, bytes, hash.word[0]);
     }
-    close(fd);
     advance(w, before + file->bytes, status == Z3D_OK);
     return status;
 }
@@ -393,11 +381,8 @@ static z3d_status refuse_no_json(const z3d_tokenize_work *w) {
 static z3d_status format_of(const char *path, z3d_tokenize_format wanted,
                             z3d_tokenize_format *out) {
     enum { TRIED = 3 };
-    z3d_input input = {0};
-    z3d_json_lines lines = {.input = &input, .path = path};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
-    z3d_status status = z3d_input_open(&input, fd, path);
+    z3d_json_lines lines = {.path = path};
+    z3d_status status = z3d_json_lines_open(&lines);
     if (status == Z3D_OK) status = z3d_json_lines_next_object(&lines);
     for (int i = 1; i < TRIED && status != Z3D_OK && lines.bad;
          i++) /* their errors are reported when they are read */
@@ -408,8 +393,6 @@ static z3d_status format_of(const char *path, z3d_tokenize_format wanted,
         *out = z3d_instruction_format(lines.object);
     if (lines.bad) status = Z3D_OK;
     z3d_json_lines_free(&lines);
-    z3d_input_close(&input);
-    close(fd);
     return status;
 }
 
@@ -417,10 +400,7 @@ static z3d_status format_of(const char *path, z3d_tokenize_format wanted,
 static bool has_objects(const z3d_text_file *file) {
     if (has_json_name(file)) return true;
     if (!file->named && !z3d_is_json(file->path)) return false;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool found = fd >= 0 && z3d_look_for_json(fd, file->path) == Z3D_LOOK_LIST;
-    if (fd >= 0) close(fd);
-    return found;
+    return z3d_look_for_json(file->path) == Z3D_LOOK_LIST;
 }
 
 /* All files of one token file must have one format. first: the file that decided it. */
@@ -478,33 +458,9 @@ static z3d_status prepare_instructions(z3d_tokenize_work *w) {
     return options->output_validation ? z3d_token_writer_mask(&w->validation) : Z3D_OK;
 }
 
-/* Appends one reason, ", 3 files are not text", if count is above 0. */
-static void append_reason(z3d_string *out, int64_t count, const char *one, const char *many) {
-    if (count == 0) return;
-    z3d_string_append(out, "%s%lld %s", out->length ? ", " : ": ", (long long)count,
-                      count == 1 ? one : many);
-}
-
 static z3d_status refuse_no_text(const z3d_tokenize_work *w) {
-    const z3d_tokenize_result *r = w->result;
     z3d_string why = {0};
-    const bool instructed = w->format > Z3D_FORMAT_TEXT;
-    bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable ||
-                  r->skipped_encoding || r->skipped_no_json || r->bad_documents;
-    if (r->empty_documents && !others)
-        z3d_string_append(&why, ": all %s documents are empty",
-                          w->list.count > 1 ? "their" : "its");
-    else
-        append_reason(&why, r->empty_documents, "document is empty", "documents are empty");
-    append_reason(&why, r->bad_documents,
-                  instructed ? "line or element is wrong" : "line or element has no text",
-                  instructed ? "lines and elements are wrong" : "lines and elements have no text");
-    append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
-    append_reason(&why, r->skipped_encoding, "file is not UTF-8", "files are not UTF-8");
-    append_reason(&why, r->skipped_no_json, "file is no JSON", "files are no JSON");
-    append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
-    append_reason(&why, r->skipped_unreadable, "file or folder cannot be read",
-                  "files or folders cannot be read");
+    z3d_tokenize_left_out(w->result, ": ", &why);
     z3d_status status =
         Z3D_ERROR(Z3D_ERR_DATA, "no text found in %s%s%s", w->options->inputs[0],
                   w->options->count > 1 ? " and the others" : "", why.text ? why.text : "");
@@ -563,7 +519,7 @@ static void fill_result(const z3d_tokenize_work *w) {
     result->train_tokens = w->train.tokens;
     result->validation_tokens = w->validation.tokens;
     result->untrained_tokens = w->train.untrained + w->validation.untrained;
-    if (w->in.has_chat)
+    if (w->in.chat.kind)
         snprintf(result->chat_template, sizeof result->chat_template, "%s", w->in.chat.kind->name);
 }
 
@@ -576,7 +532,6 @@ static z3d_status run(z3d_tokenize_work *w) {
     if (options->output_validation)
         Z3D_TRY(z3d_token_writer_open(&w->validation, options->output_validation, vocab_size));
     w->train.digest = w->validation.digest = w->tokenizer->digest;
-    w->train.vocab_size = w->validation.vocab_size = vocab_size;
     Z3D_TRY(prepare(w));
     Z3D_TRY(open_stream(w));
     Z3D_TRY(read_all(w));

@@ -1,13 +1,29 @@
 /* The messages of `zero3d data tokenize`. */
-#include "src/train/data.h"
+#include "src/train/text/tokenize_work.h"
 
-/* Appends one reason, "3 empty files, 1 duplicate file", if count is above 0. */
-static void append_reason(z3d_string *out, bool *any, int64_t count, const char *one,
-                          const char *more) {
-    if (count == 0) return;
-    z3d_string_append(out, "%s%lld %s", *any ? ", " : "left out   ", (long long)count,
-                      count == 1 ? one : more);
-    *any = true;
+void z3d_tokenize_left_out(const z3d_tokenize_result *r, const char *begin, z3d_string *out) {
+    const bool instructed = r->format > Z3D_FORMAT_TEXT;
+    const struct {
+        int64_t count;
+        const char *one, *more;
+    } reasons[] = {
+        {r->skipped_binary, "file that is not text", "files that are not text"},
+        {r->skipped_encoding, "file that is not UTF-8", "files that are not UTF-8"},
+        {r->skipped_no_json, "file that is no JSON", "files that are no JSON"},
+        {r->skipped_duplicate, "duplicate file", "duplicate files"},
+        {r->duplicate_documents, "duplicate document", "duplicate documents"},
+        {r->skipped_empty, "empty file", "empty files"},
+        {r->skipped_unreadable, "unreadable file or folder", "unreadable files and folders"},
+        {r->empty_documents, "empty document", "empty documents"},
+        {r->bad_documents,
+         instructed ? "line or element that is wrong" : "line or element without a text",
+         instructed ? "lines and elements that are wrong" : "lines and elements without a text"}};
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        if (reasons[i].count == 0) continue;
+        z3d_string_append(out, "%s%lld %s", begin, (long long)reasons[i].count,
+                          reasons[i].count == 1 ? reasons[i].one : reasons[i].more);
+        begin = ", ";
+    }
 }
 
 /* Tells a split that is far from the requested share, and a text that was cut. */
@@ -73,32 +89,16 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
                           z3d_string *out) {
     char bytes[32];
     const bool instructed = result->format > Z3D_FORMAT_TEXT;
-    bool any = false,
-         ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
+    const bool ends = !options->tokenizer || z3d_tokenizer_ends_documents(options->tokenizer);
     z3d_string_append(out, "read       %lld text file%s, %s, ", (long long)result->files,
                       z3d_plural(result->files),
                       z3d_format_bytes(result->bytes, bytes, sizeof bytes));
     append_documents(result, out);
     z3d_string_append(out, "%s%s\n", ends && !instructed ? ", each with its end token" : "",
                       result->limited ? " (limit reached)" : "");
-    append_reason(out, &any, result->skipped_binary, "file that is not text",
-                  "files that are not text");
-    append_reason(out, &any, result->skipped_encoding, "file that is not UTF-8",
-                  "files that are not UTF-8");
-    append_reason(out, &any, result->skipped_no_json, "file that is no JSON",
-                  "files that are no JSON");
-    append_reason(out, &any, result->skipped_duplicate, "duplicate file", "duplicate files");
-    append_reason(out, &any, result->duplicate_documents, "duplicate document",
-                  "duplicate documents");
-    append_reason(out, &any, result->skipped_empty, "empty file", "empty files");
-    append_reason(out, &any, result->skipped_unreadable, "unreadable file or folder",
-                  "unreadable files and folders");
-    append_reason(out, &any, result->empty_documents, "empty document", "empty documents");
-    append_reason(out, &any, result->bad_documents,
-                  instructed ? "line or element that is wrong" : "line or element without a text",
-                  instructed ? "lines and elements that are wrong"
-                             : "lines and elements without a text");
-    if (any) z3d_string_append(out, "\n");
+    const size_t before = out->length;
+    z3d_tokenize_left_out(result, "left out   ", out);
+    if (out->length > before) z3d_string_append(out, "\n");
     if (result->skipped_duplicate)
         z3d_string_append(out, "           duplicate files: %s%s\n", result->duplicate_file,
                           result->skipped_duplicate > 1 ? ", ..." : "");

@@ -1,4 +1,4 @@
-/* The state of the two passes of `zero3d data tokenize`. */
+/* The state of the two passes of `zero3d data tokenize`, and its parts in other files. */
 #ifndef ZERO3D_TRAIN_TOKENIZE_WORK_H
 #define ZERO3D_TRAIN_TOKENIZE_WORK_H
 
@@ -10,8 +10,8 @@
 typedef struct z3d_tokenize_document {
     uint64_t hash;
     int64_t tokens;
-    int64_t first_part; /* index of a text file's first part; -1: a JSON line, which has no parts */
-    const char *path;   /* of a text file */
+    int64_t first_part, parts; /* of a text file, index and number; a JSON line has none */
+    const char *path;          /* of a text file */
     bool held_out;
 } z3d_tokenize_document;
 
@@ -47,6 +47,12 @@ typedef struct z3d_tokenize_work {
     int64_t total_bytes, read_bytes, told_bytes;
 } z3d_tokenize_work;
 
+/* ERR_USAGE unless the outputs are different files, none of them is an input, and each is new,
+ * empty or a token file (with options->force any file). So no text is overwritten. */
+z3d_status z3d_check_outputs(const z3d_tokenize_options *options);
+/* Appends `begin` and what was left out, "3 empty files, 1 duplicate file"; if nothing was, appends
+ * nothing. */
+void z3d_tokenize_left_out(const z3d_tokenize_result *result, const char *begin, z3d_string *out);
 /* Decides which documents, or the end of which document, are held out. ERR_DATA: none can be. */
 z3d_status z3d_tokenize_hold_out(z3d_tokenize_work *work);
 /* Copies the tokens of all documents from the stream (which must be flushed) to the output files,

@@ -1,4 +1,4 @@
-/* Creates tokenizers from their files; the tokenizer `bytes`; the ids of prompts and documents. */
+/* Creates tokenizers; the ids of prompts and documents. */
 #include "src/train/tokenizer.h"
 
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "src/train/text/bpe.h"
-#include "src/train/text/text_files.h"
 
 /* ---- ids ---- */
 
@@ -40,89 +39,25 @@ bool z3d_tokenizer_ends(const z3d_tokenizer *tokenizer, int32_t id) {
     return ends;
 }
 
-/* ---- bytes ---- */
+/* ---- creation ---- */
 
-enum { BYTES_END_OF_TEXT = 256, BYTES_VOCABULARY = 257 };
-
-static z3d_status bytes_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                               bool begins, z3d_token_list *out) {
-    (void)tokenizer;
-    (void)begins;
-    Z3D_TRY(z3d_token_list_reserve(out, length));
-    for (size_t i = 0; i < length; i++) out->id[out->count + i] = (unsigned char)text[i];
-    out->count += length;
-    return Z3D_OK;
-}
-
-static z3d_status bytes_encode_after(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                     z3d_token_list *out) {
-    return bytes_encode(tokenizer, text, length, false, out);
-}
-
-static z3d_status bytes_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                               bool begins, z3d_string *out) {
-    (void)tokenizer;
-    (void)begins;
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= BYTES_VOCABULARY)
-            return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: the bytes tokenizer has ids 0 to %d",
-                             i, ids[i], BYTES_VOCABULARY - 1);
-        if (ids[i] == BYTES_END_OF_TEXT) continue;
-        char byte = (char)ids[i];
-        z3d_string_append_bytes(out, &byte, 1);
-    }
-    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %zu bytes of text", count)
-                       : Z3D_OK;
-}
-
-static const char *bytes_find_special(const z3d_tokenizer *tokenizer, const char *text,
-                                      size_t length, size_t *bytes) {
-    (void)tokenizer;
-    (void)text;
-    (void)length;
-    (void)bytes;
-    return NULL;
-}
-
-static void bytes_name_token(const z3d_tokenizer *tokenizer, int32_t id, z3d_string *out) {
-    (void)bytes_decode(tokenizer, &id, 1, false, out);
-    if (id == BYTES_END_OF_TEXT) z3d_string_append(out, "%s", Z3D_END_OF_TEXT);
-}
-
-static void bytes_destroy(z3d_tokenizer *tokenizer) {
-    free(tokenizer);
-}
-
-static const struct z3d_tokenizer_ops bytes_ops = {
-    .encode = bytes_encode,
-    .encode_after = bytes_encode_after,
-    .decode = bytes_decode,
-    .find_special = bytes_find_special,
-    .name_token = bytes_name_token,
-    .destroy = bytes_destroy,
-};
-
-static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokenizer **out) {
+/* The tokenizer `bytes`. No text becomes the token that ends a document. */
+static z3d_status make_bytes(z3d_bpe_tokenizer *t, const char *vocab, const char *merges) {
+    enum { END = 256 };
+    z3d_vocabulary *v = &t->vocabulary;
     if ((vocab && *vocab) || (merges && *merges))
         return Z3D_ERROR(Z3D_ERR_CONFIG, "the bytes tokenizer has no vocabulary files");
-    Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
-    **out = (z3d_tokenizer){.ops = &bytes_ops,
-                            .name = "bytes",
-                            .vocab_size = BYTES_VOCABULARY,
-                            .begin_of_text = -1,
-                            .usual_begin = BYTES_END_OF_TEXT,
-                            .end_of_text = BYTES_END_OF_TEXT};
-    for (int id = 0; id < BYTES_VOCABULARY; id++) {
+    Z3D_TRY(z3d_vocabulary_create(v, END + 1, 0, true));
+    v->only_bytes = true;
+    for (int id = 0; id < END; id++) {
         const char byte = (char)id;
-        if (id == BYTES_END_OF_TEXT)
-            z3d_tokenizer_digest(*out, Z3D_END_OF_TEXT, sizeof Z3D_END_OF_TEXT - 1);
-        else
-            z3d_tokenizer_digest(*out, &byte, 1);
+        (void)z3d_vocabulary_add_outside(v, id, &byte, 1);
     }
-    return Z3D_OK;
+    (void)z3d_vocabulary_add_outside(v, END, Z3D_END_OF_TEXT, sizeof Z3D_END_OF_TEXT - 1);
+    if (v->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the tokens");
+    t->base.end_of_text = END;
+    return z3d_bpe_tokenizer_mark(t, END, "", false, Z3D_ADDED_SPECIAL);
 }
-
-/* ---- files ---- */
 
 /* `path` itself, if it is a file; in a folder tokenizer.json, else vocab.json. pair: a merges.txt
  * was named, so vocab.json is meant. */
@@ -138,21 +73,6 @@ static void find_file(const char *path, bool pair, z3d_string *out) {
         z3d_string_append(out, "%s/%s", path, names[i]);
         if (out->failed || access(out->text, F_OK) == 0) return;
     }
-}
-
-/* The named merges.txt, or the one beside vocab.json. */
-static void find_merges(const char *vocab, const char *merges, z3d_string *out) {
-    const char *slash = strrchr(vocab, '/');
-    if (merges && *merges)
-        z3d_string_append(out, "%s", merges);
-    else
-        z3d_string_append(out, "%.*smerges.txt", slash ? (int)(slash + 1 - vocab) : 0, vocab);
-}
-
-/* Whether the file is a tokenizer.json: it has a "model", vocab.json has none. */
-static bool is_tokenizer_json(const z3d_json *root) {
-    const z3d_json *model = z3d_json_member(root, "model");
-    return model && model->type == Z3D_JSON_OBJECT;
 }
 
 static z3d_status read_tokenizer_json(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
@@ -186,60 +106,54 @@ static z3d_status refuse_vocab(const char *path) {
 
 static z3d_status read_root(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
                             const char *merges, bool gpt2) {
-    if (is_tokenizer_json(root)) return read_tokenizer_json(t, root, path, merges, gpt2);
+    const z3d_json *model = z3d_json_member(root, "model"); /* vocab.json has none */
+    if (model && model->type == Z3D_JSON_OBJECT)
+        return read_tokenizer_json(t, root, path, merges, gpt2);
     if (!gpt2) return refuse_vocab(path);
-    z3d_string merges_path = {0};
-    find_merges(path, merges, &merges_path);
-    z3d_status status = merges_path.failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                            : z3d_gpt2_files_read(t, root, path, merges_path.text);
-    z3d_string_free(&merges_path);
+    char *beside = NULL;
+    const bool named = merges && *merges;
+    z3d_status status = named ? Z3D_OK : z3d_path_beside(path, "merges.txt", &beside);
+    if (status == Z3D_OK) status = z3d_gpt2_files_read(t, root, path, named ? merges : beside);
+    free(beside);
     return status;
 }
 
-static z3d_status read_files(z3d_bpe_tokenizer *t, const char *path, const char *merges,
+static z3d_status read_files(z3d_bpe_tokenizer *t, const char *vocab, const char *merges,
                              bool gpt2) {
-    z3d_json *root;
-    Z3D_TRY(z3d_json_read(path, Z3D_MAX_TOKENIZER_FILE, &root));
-    z3d_status status = read_root(t, root, path, merges, gpt2);
-    z3d_json_free(root);
-    return status == Z3D_OK ? z3d_bpe_tokenizer_finish(t) : status;
-}
-
-static z3d_status create_bpe(const char *vocab, const char *merges, bool gpt2,
-                             z3d_tokenizer **out) {
-    z3d_bpe_tokenizer *t;
     z3d_string path = {0};
+    z3d_json *root;
     if (!vocab || !*vocab)
         return gpt2 ? Z3D_ERROR(Z3D_ERR_CONFIG, "the gpt2 tokenizer needs its vocabulary: "
                                                 "vocab.json, tokenizer.json, or a folder with them")
                     : Z3D_ERROR(Z3D_ERR_CONFIG, "the huggingface tokenizer needs its "
                                                 "tokenizer.json, or a folder with it");
     find_file(vocab, merges && *merges, &path);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                    : z3d_bpe_tokenizer_create(gpt2, &t);
-    if (status == Z3D_OK) {
-        t->base.path = path.text;
-        path = (z3d_string){0};
-        status = read_files(t, t->base.path, merges, gpt2);
-        if (status == Z3D_OK)
-            *out = &t->base;
-        else
-            z3d_tokenizer_destroy(&t->base);
-    }
-    z3d_string_free(&path);
+    t->base.path = path.text;
+    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    Z3D_TRY(z3d_json_read(path.text, Z3D_MAX_TOKENIZER_FILE, &root));
+    z3d_status status = read_root(t, root, path.text, merges, gpt2);
+    z3d_json_free(root);
     return status;
+}
+
+static z3d_status make(z3d_bpe_tokenizer *t, z3d_tokenizer_kind kind, const char *vocab,
+                       const char *merges) {
+    Z3D_TRY(kind == Z3D_TOKENIZER_BYTES ? make_bytes(t, vocab, merges)
+                                        : read_files(t, vocab, merges, kind == Z3D_TOKENIZER_GPT2));
+    if (kind != Z3D_TOKENIZER_HUGGINGFACE) t->base.usual_begin = t->base.end_of_text;
+    return z3d_bpe_tokenizer_finish(t);
 }
 
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out) {
+    z3d_bpe_tokenizer *t;
+    z3d_status status = z3d_bpe_tokenizer_create(kind, &t);
+    if (status == Z3D_OK) status = make(t, kind, vocab, merges);
+    *out = (z3d_tokenizer *)t;
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_tokenizer_destroy(*out);
     *out = NULL;
-    if (kind == Z3D_TOKENIZER_BYTES) return create_bytes(vocab, merges, out);
-    return create_bpe(vocab, merges, kind == Z3D_TOKENIZER_GPT2, out);
-}
-
-void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
-    if (tokenizer) tokenizer->ops->destroy(tokenizer);
+    return status;
 }
 
 /* ---- the ids of a text ---- */
@@ -261,7 +175,7 @@ static z3d_status append_text(z3d_tokenizer *t, int32_t begin, const char *text,
                               bool begins, z3d_token_list *out) {
     size_t first = out->count;
     if (begin >= 0) Z3D_TRY(z3d_token_list_add(out, begin));
-    Z3D_TRY(t->ops->encode(t, text, length, begins, out));
+    Z3D_TRY(z3d_tokenizer_encode(t, text, length, begins, out));
     if (begin >= 0 && out->count > first + 1 && out->id[first + 1] == begin) {
         out->count--;
         memmove(out->id + first, out->id + first + 1, (out->count - first) * sizeof *out->id);
@@ -281,9 +195,9 @@ z3d_status z3d_tokenizer_special_token(z3d_tokenizer *t, const char *text, int32
     z3d_token_list ids = {0};
     z3d_string back = {0};
     *out = -1;
-    z3d_status status = t->ops->encode(t, text, strlen(text), true, &ids);
+    z3d_status status = z3d_tokenizer_encode(t, text, strlen(text), true, &ids);
     bool one = status == Z3D_OK && ids.count == 1;
-    if (one) status = t->ops->decode(t, ids.id, 1, false, &back);
+    if (one) status = z3d_tokenizer_decode(t, ids.id, 1, false, &back);
     if (one && status == Z3D_OK && back.length == 0) *out = ids.id[0];
     z3d_string_free(&back);
     z3d_token_list_free(&ids);
@@ -305,7 +219,7 @@ static z3d_status find_end(const z3d_tokenizer *t, const int32_t *ids, size_t co
     while (at > 0 && count - at < space && ids[at - 1] != t->end_of_text) at--;
     *found = at > 0 && ids[at - 1] == t->end_of_text;
     if (!*found || at == count) return Z3D_OK;
-    z3d_status status = t->ops->decode(t, ids + at, count - at, false, &rest);
+    z3d_status status = z3d_tokenizer_decode(t, ids + at, count - at, false, &rest);
     *found = rest.text && strspn(rest.text, WHITE) == rest.length;
     z3d_string_free(&rest);
     return status;
@@ -326,18 +240,7 @@ z3d_status z3d_tokenizer_part(z3d_tokenizer *t, const char *text, size_t length,
     return ended ? Z3D_OK : z3d_token_list_add(out, t->end_of_text);
 }
 
-z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                                  z3d_token_list *out) {
-    return z3d_tokenizer_part(tokenizer, text, length, true, true, out);
-}
-
 /* ---- for a model ---- */
-
-void z3d_tokenizer_digest(z3d_tokenizer *t, const char *token, size_t length) {
-    z3d_content_hash hash = {{t->digest, length}};
-    z3d_content_hash_add(&hash, token, length);
-    t->digest = hash.word[0];
-}
 
 /* transformers 5 obeys the post-processor and ignores add_bos_token. */
 static void tell_contradiction(const z3d_tokenizer *t) {

@@ -1,15 +1,14 @@
 /* Creates the tokenizer of a model's folder, as an import does. */
-#include <string.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "src/train/text/bpe.h"
 #include "src/train/tokenizer.h"
 
 static bool has_file(const char *folder, const char *name) {
-    z3d_string path = {0};
-    z3d_string_append(&path, "%s/%s", folder, name);
-    const bool there = !path.failed && access(path.text, F_OK) == 0;
-    z3d_string_free(&path);
+    char *path;
+    const bool there = z3d_join_path(folder, name, &path) == Z3D_OK && access(path, F_OK) == 0;
+    free(path);
     return there;
 }
 
@@ -17,30 +16,28 @@ static bool has_file(const char *folder, const char *name) {
 static z3d_status create_configured(const char *folder, const z3d_special *special,
                                     z3d_tokenizer **out) {
     z3d_config *config;
-    z3d_string path = {0};
+    char *path = NULL;
     Z3D_TRY(z3d_config_create(&config));
-    z3d_string_append(&path, "%s/config.yaml", folder);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                    : z3d_config_read_file(config, path.text);
+    z3d_status status = z3d_join_path(folder, "config.yaml", &path);
+    if (status == Z3D_OK) status = z3d_config_read_file(config, path);
     if (status == Z3D_OK) {
         if (special) config->data_special = (int)*special;
         status = z3d_tokenizer_of_config(config, out);
-        if (status != Z3D_OK) status = z3d_error_context(status, "%s", path.text);
+        if (status != Z3D_OK) status = z3d_error_context(status, "%s", path);
     }
-    z3d_string_free(&path);
+    free(path);
     z3d_config_destroy(config);
     return status;
 }
 
 /* The kind gpt2 if config.json says so, or if the folder has only vocab.json and merges.txt. */
 static z3d_status find_kind(const char *folder, z3d_tokenizer_kind *out) {
-    z3d_string inside = {0};
-    z3d_json *config = NULL;
-    z3d_string_append(&inside, "%s/", folder);
-    z3d_status status = inside.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
-                                      : z3d_read_json_beside(inside.text, "config.json", &config);
-    z3d_string_free(&inside);
-    if (status != Z3D_OK) return status;
+    char *inside;
+    z3d_json *config;
+    Z3D_TRY(z3d_join_path(folder, "", &inside));
+    z3d_status status = z3d_read_json_beside(inside, "config.json", &config);
+    free(inside);
+    Z3D_TRY(status);
     const bool gpt2 = config ? z3d_json_is_text(z3d_json_member(config, "model_type"), "gpt2")
                              : !has_file(folder, "tokenizer.json");
     z3d_json_free(config);

@@ -99,30 +99,19 @@ static z3d_status read_unknown(z3d_vocabulary *v, const z3d_json *model, const c
 /* ---- merges ---- */
 
 /* "left right" or ["left", "right"]. */
-static z3d_status add_merge(z3d_vocabulary *v, const z3d_json *m, int64_t rank, const char *path,
-                            z3d_string *joined) {
+static z3d_status add_merge(z3d_vocabulary *v, const z3d_json *m, int64_t rank, const char *path) {
     const char *what = "a merge that is neither \"left right\" nor [\"left\", \"right\"]";
     const z3d_json *left = m->type == Z3D_JSON_ARRAY && m->count == 2 ? m->first : NULL;
     const char *space = m->type == Z3D_JSON_STRING ? strchr(m->text, ' ') : NULL;
     if (left && left->type == Z3D_JSON_STRING && left->next->type == Z3D_JSON_STRING)
         what = z3d_vocabulary_add_merge(v, rank, left->text, left->length, left->next->text,
-                                        left->next->length, joined);
+                                        left->next->length);
     else if (space)
         what = z3d_vocabulary_add_merge(v, rank, m->text, (size_t)(space - m->text), space + 1,
-                                        strlen(space + 1), joined);
-    if (joined->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens");
+                                        strlen(space + 1));
+    if (v->joined.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens");
     if (what) return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s", path, (long long)m->line, what);
     return Z3D_OK;
-}
-
-static z3d_status add_merges(z3d_vocabulary *v, const z3d_json *merges, const char *path) {
-    z3d_string joined = {0};
-    int64_t rank = 0;
-    z3d_status status = Z3D_OK;
-    for (const z3d_json *m = merges->first; m && status == Z3D_OK; m = m->next)
-        status = add_merge(v, m, ++rank, path, &joined);
-    z3d_string_free(&joined);
-    return status;
 }
 
 /* ---- added tokens ---- */
@@ -183,7 +172,7 @@ z3d_status z3d_tokenizer_json_read(z3d_bpe_tokenizer *t, const z3d_json *root, c
     const z3d_json *model = z3d_json_member(root, "model"), *tokens, *merges;
     const z3d_json *added = z3d_json_member(root, "added_tokens");
     z3d_vocabulary *v = &t->vocabulary;
-    int64_t largest = 0;
+    int64_t largest = 0, rank = 0;
     bool byte_level;
     Z3D_TRY(check_model(model, path));
     if (!z3d_json_is_none(added) && added->type != Z3D_JSON_ARRAY)
@@ -197,7 +186,7 @@ z3d_status z3d_tokenizer_json_read(z3d_bpe_tokenizer *t, const z3d_json *root, c
     Z3D_TRY(z3d_vocabulary_create(v, largest + 1, merges->count, byte_level));
     Z3D_TRY(add_tokens(v, tokens, path));
     Z3D_TRY(read_unknown(v, model, path));
-    Z3D_TRY(add_merges(v, merges, path));
+    for (const z3d_json *m = merges->first; m; m = m->next) Z3D_TRY(add_merge(v, m, ++rank, path));
     for (const z3d_json *m = first_added(root); m; m = m->next) Z3D_TRY(add_added(t, m, path));
     return Z3D_OK;
 }

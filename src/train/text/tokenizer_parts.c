@@ -44,6 +44,15 @@ static z3d_status add_rewrite(const reader *r, const z3d_json *part, z3d_rewrite
     return z3d_rewrites_add(all, &step);
 }
 
+static z3d_rewrite replace(const char *from, const char *into) {
+    return (z3d_rewrite){.kind = Z3D_REWRITE_REPLACE, .from = (char *)from, .into = (char *)into};
+}
+
+static z3d_rewrite prepend(const char *into, bool if_missing) {
+    return (z3d_rewrite){
+        .kind = Z3D_REWRITE_PREPEND, .into = (char *)into, .if_missing = if_missing};
+}
+
 static z3d_status read_normalizer(reader *r, const z3d_json *part) {
     enum { STABLE = UTF8PROC_STABLE, COMPATIBLE = UTF8PROC_STABLE | UTF8PROC_COMPAT };
     static const struct {
@@ -61,17 +70,13 @@ static z3d_status read_normalizer(reader *r, const z3d_json *part) {
                 r, part, all,
                 (z3d_rewrite){.kind = Z3D_REWRITE_UNICODE, .options = forms[i].options});
     if (has_text(part, "type", "Prepend"))
-        return add_rewrite(r, part, all,
-                           (z3d_rewrite){.kind = Z3D_REWRITE_PREPEND,
-                                         .into = (char *)z3d_json_text(part, "prepend")});
+        return add_rewrite(r, part, all, prepend(z3d_json_text(part, "prepend"), false));
     if (!has_text(part, "type", "Replace"))
         return refuse(r, part, "NFC, NFD, NFKC, NFKD, Prepend and Replace are");
     if (!*z3d_json_text(pattern, "String"))
         return refuse(r, part, "its pattern must be {\"String\": text}");
     return add_rewrite(r, part, all,
-                       (z3d_rewrite){.kind = Z3D_REWRITE_REPLACE,
-                                     .from = (char *)z3d_json_text(pattern, "String"),
-                                     .into = (char *)z3d_json_text(part, "content")});
+                       replace(z3d_json_text(pattern, "String"), z3d_json_text(part, "content")));
 }
 
 /* ---- pre_tokenizer ---- */
@@ -110,12 +115,10 @@ static z3d_status read_byte_level(reader *r, const z3d_json *part) {
     r->byte_level = true;
     if (z3d_json_flag(part, "add_prefix_space", true)) {
         if (!first) return refuse(r, part, "after other stages add_prefix_space must be false");
-        Z3D_TRY(add_rewrite(
-            r, part, &t->spaces,
-            (z3d_rewrite){.kind = Z3D_REWRITE_PREPEND, .into = " ", .if_missing = true}));
+        Z3D_TRY(add_rewrite(r, part, &t->spaces, prepend(" ", true)));
     }
     if (z3d_json_flag(part, "use_regex", true))
-        return z3d_splitters_add_function(t->splitters, z3d_gpt2_word);
+        z3d_splitters_add_function(t->splitters, z3d_gpt2_word);
     return Z3D_OK;
 }
 
@@ -128,14 +131,9 @@ static z3d_status read_metaspace(reader *r, const z3d_json *part) {
         return refuse(r, part, "it must be the first stage");
     if (!has_text(part, "replacement", Z3D_SPACE_MARK))
         return refuse(r, part, "its replacement must be U+2581");
-    Z3D_TRY(add_rewrite(
-        r, part, &t->spaces,
-        (z3d_rewrite){.kind = Z3D_REWRITE_REPLACE, .from = " ", .into = Z3D_SPACE_MARK}));
+    Z3D_TRY(add_rewrite(r, part, &t->spaces, replace(" ", Z3D_SPACE_MARK)));
     if (strcmp(scheme, "never") != 0)
-        Z3D_TRY(add_rewrite(r, part, &t->spaces,
-                            (z3d_rewrite){.kind = Z3D_REWRITE_PREPEND,
-                                          .into = Z3D_SPACE_MARK,
-                                          .if_missing = true}));
+        Z3D_TRY(add_rewrite(r, part, &t->spaces, prepend(Z3D_SPACE_MARK, true)));
     t->first_only = strcmp(scheme, "first") == 0;
     if (!z3d_json_flag(part, "split", true)) return Z3D_OK;
     return add_pattern(r, part, "\\x{2581}[^\\x{2581}]*|[^\\x{2581}]+", false, Z3D_SPLIT_ISOLATED,
