@@ -61,6 +61,13 @@ z3d_status z3d_parse_count(const char *text, double *out);
 const char *z3d_format_bytes(int64_t bytes, char *buf, size_t size);
 const char *z3d_format_count(double count, char *buf, size_t size);
 const char *z3d_format_seconds(double seconds, char *buf, size_t size);
+/* The same texts by value: z3d_bytes_text(bytes).text. */
+typedef struct z3d_number_text {
+    char text[32];
+} z3d_number_text;
+z3d_number_text z3d_bytes_text(int64_t bytes);
+z3d_number_text z3d_count_text(double count);
+z3d_number_text z3d_seconds_text(double seconds);
 
 /* The plural's "s"; "" if count is 1. */
 const char *z3d_plural(int64_t count);

@@ -127,7 +127,7 @@ static z3d_status list(request *r) {
 static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
     int64_t parameters = 0, trained = 0;
     const unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
-    char number[32], more[48] = "";
+    char more[48] = "";
     for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
         const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         z3d_part whole;
@@ -140,10 +140,8 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
         z3d_string_append(text, "]\n");
     }
     if (states && trained < parameters)
-        snprintf(more, sizeof more, ", %s of them trained",
-                 z3d_format_count((double)trained, number, sizeof number));
-    z3d_string_append(text, "parameters: %s%s, %s",
-                      z3d_format_count((double)parameters, number, sizeof number), more,
+        snprintf(more, sizeof more, ", %s of them trained", z3d_count_text((double)trained).text);
+    z3d_string_append(text, "parameters: %s%s, %s", z3d_count_text((double)parameters).text, more,
                       states ? "each with " : "without optimizer states");
     z3d_append_kinds(text, states, " and ");
     z3d_string_append(text, ", fp32\n");
@@ -181,7 +179,6 @@ static z3d_status show(request *r) {
 static z3d_status verify(request *r) {
     z3d_checkpoint *c;
     int64_t bytes = 0;
-    char size[32];
     Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_checkpoint_watch(c, &r->progress);
     z3d_status status = check_base(r, c, c);
@@ -190,7 +187,7 @@ static z3d_status verify(request *r) {
     const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
     if (status == Z3D_OK)
         z3d_string_append(r->text, "step %lld: intact, %s verified%s%s\n",
-                          (long long)info->engine.step, z3d_format_bytes(bytes, size, sizeof size),
+                          (long long)info->engine.step, z3d_bytes_text(bytes).text,
                           info->base.folder ? ", with its base " : "",
                           info->base.folder ? info->base.folder : "");
     z3d_checkpoint_close(c);
@@ -449,7 +446,6 @@ static z3d_status describe_import(const char *folder, const char *dir, z3d_strin
     z3d_checkpoint *c;
     z3d_config *config = NULL;
     z3d_model_sizes sizes;
-    char number[32];
     bool chats = false;
     Z3D_TRY(z3d_checkpoint_open(folder, &c));
     const char *saved = z3d_checkpoint_get_info(c)->config;
@@ -460,7 +456,7 @@ static z3d_status describe_import(const char *folder, const char *dir, z3d_strin
     if (status == Z3D_OK) status = z3d_model_sizes_of(config, &sizes);
     if (status == Z3D_OK) {
         z3d_string_append(text, ": %s parameters, tokenizer ",
-                          z3d_format_count((double)sizes.parameters, number, sizeof number));
+                          z3d_count_text((double)sizes.parameters).text);
         status = append_tokenizer(config, dir, text, &chats);
         z3d_string_append(text, "; next: zero3d generate %s%s --prompt TEXT\n", dir,
                           chats ? " --chat" : "");

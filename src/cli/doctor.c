@@ -45,12 +45,10 @@ static void check_cores(z3d_string *out) {
 
 /* False: /dev/shm is missing or too small, so ranks of one node may be unable to share memory. */
 static bool check_memory(z3d_string *out) {
-    char total[32], available[32];
     int64_t page = sysconf(_SC_PAGESIZE);
-    z3d_string_append(
-        out, "memory    %s, %s free\n",
-        z3d_format_bytes(page * sysconf(_SC_PHYS_PAGES), total, sizeof total),
-        z3d_format_bytes(page * sysconf(_SC_AVPHYS_PAGES), available, sizeof available));
+    z3d_string_append(out, "memory    %s, %s free\n",
+                      z3d_bytes_text(page * sysconf(_SC_PHYS_PAGES)).text,
+                      z3d_bytes_text(page * sysconf(_SC_AVPHYS_PAGES)).text);
     struct statvfs shm;
     if (statvfs("/dev/shm", &shm) != 0) {
         z3d_string_append(out,
@@ -60,8 +58,7 @@ static bool check_memory(z3d_string *out) {
     int64_t bytes = (int64_t)shm.f_bavail * (int64_t)shm.f_frsize;
     const bool enough = bytes >= 64 << 20;
     z3d_string_append(
-        out, "%s/dev/shm  %s free%s\n", enough ? "" : "! ",
-        z3d_format_bytes(bytes, total, sizeof total),
+        out, "%s/dev/shm  %s free%s\n", enough ? "" : "! ", z3d_bytes_text(bytes).text,
         enough ? "" : ": MPI's ranks of one node may not start (in a container: --shm-size=1g)");
     return enough;
 }

@@ -138,7 +138,6 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
 /* Says whether a run of one rank fits on this machine now; if not, what to change. */
 static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, z3d_string *text) {
     z3d_host_memory host;
-    char needed[32], outside[32], there[32];
     if (config->training_device != Z3D_TRAINING_CPU) {
         z3d_string_append(text, "\nthis machine: its GPU is not examined; --hardware FILE says "
                                 "whether the run fits on a described machine\n");
@@ -153,11 +152,11 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
     if (z3d_need_missing(&need, &room) > 0)
         return z3d_plan_advice(config, 1, plan->threads, &room, NULL, text);
     z3d_string_append(text, "it fits: the rank needs %s (%s of it outside the plan)",
-                      z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed),
-                      z3d_format_bytes(need.outside, outside, sizeof outside));
+                      z3d_bytes_text(z3d_need_total(&need, &room)).text,
+                      z3d_bytes_text(need.outside).text);
     if (host.bytes < INT64_MAX)
-        z3d_string_append(text, " of %s that are free%s",
-                          z3d_format_bytes(host.bytes, there, sizeof there), host.from);
+        z3d_string_append(text, " of %s that are free%s", z3d_bytes_text(host.bytes).text,
+                          host.from);
     z3d_string_append(text, "\n");
     return Z3D_OK;
 }

@@ -88,12 +88,10 @@ static double y_of(const z3d_timeline_picture *p, int row) {
 
 /* The text that a browser shows under the pointer. */
 static void append_tip(z3d_string *out, const z3d_timeline_span *span) {
-    char text[32];
     z3d_string_append(out, "<title>%s", works[span->kind].tip);
     if (span->micro >= 0) z3d_string_append(out, ", micro-batch %d", span->micro);
     if (span->chunk >= 0) z3d_string_append(out, ", chunk %d", span->chunk);
-    z3d_string_append(out, ": %s</title>",
-                      z3d_format_seconds(span->end - span->begin, text, sizeof text));
+    z3d_string_append(out, ": %s</title>", z3d_seconds_text(span->end - span->begin).text);
 }
 
 static void draw_piece(z3d_timeline_picture *p, int row) {

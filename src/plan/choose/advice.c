@@ -257,40 +257,33 @@ static void price_changes(advisor *a) {
 /* ---- text ---- */
 
 static void say_change(const advisor *a, const change *c, z3d_string *out) {
-    char takes[32], missing[32];
     int64_t short_by = z3d_need_missing(&c->need, a->room);
     z3d_string_append(out, "  ");
     for (int k = 0; k < c->count; k++)
         z3d_string_append(out, "%s%s", k ? " " : "", c->assignment[k]);
-    z3d_string_append(out, " needs %s",
-                      z3d_format_bytes(z3d_need_total(&c->need, a->room), takes, sizeof takes));
-    if (short_by > 0)
-        z3d_string_append(out, ", still %s too much",
-                          z3d_format_bytes(short_by, missing, sizeof missing));
+    z3d_string_append(out, " needs %s", z3d_bytes_text(z3d_need_total(&c->need, a->room)).text);
+    if (short_by > 0) z3d_string_append(out, ", still %s too much", z3d_bytes_text(short_by).text);
     if (c->seconds > 0) z3d_string_append(out, ", %.4g s a step", c->seconds);
     z3d_string_append(out, "\n");
 }
 
 static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out) {
-    char missing[32], takes[32], room[32], largest[32], outside[32], kept[32];
     const z3d_category most = z3d_fit_largest(&need->ledger);
     bool device = a->room->shared || z3d_need_total(need, a->room) > a->room->device;
     const char *from = a->room->from && (a->room->shared || !device) ? a->room->from : "";
     z3d_string_append(
         out, "does not fit: rank %d needs %s, but has %s%s: %s too little %s memory\n", need->rank,
-        z3d_format_bytes(device ? z3d_need_total(need, a->room) : host_bytes(need), takes,
-                         sizeof takes),
-        z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room), from,
-        z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
-        device ? "device" : "host");
+        z3d_bytes_text(device ? z3d_need_total(need, a->room) : host_bytes(need)).text,
+        z3d_bytes_text(device ? a->room->device : a->room->host).text, from,
+        z3d_bytes_text(z3d_need_missing(need, a->room)).text, device ? "device" : "host");
     z3d_string_append(out, "  the largest part is %s: %s", z3d_category_name(most),
-                      z3d_format_bytes(need->ledger.peak[most], largest, sizeof largest));
+                      z3d_bytes_text(need->ledger.peak[most]).text);
     if (a->room->shared)
         z3d_string_append(out, "; %s are outside the plan (libraries, heap, communication buffers)",
-                          z3d_format_bytes(need->outside, outside, sizeof outside));
+                          z3d_bytes_text(need->outside).text);
     if (device && a->room->reserved > 0)
         z3d_string_append(out, "; %s more are left for CUDA's libraries and NCCL",
-                          z3d_format_bytes(a->room->reserved, kept, sizeof kept));
+                          z3d_bytes_text(a->room->reserved).text);
     z3d_string_append(out, "\n");
 }
 

@@ -112,14 +112,12 @@ static bool is_estimated(const z3d_recommendation *r) {
 
 static void print_answer(const z3d_recommendation *r, z3d_string *out) {
     const z3d_fit_row *row = &r->row[0];
-    char rate[32];
     z3d_string_append(out,
                       "\n%s%.4g s a step of %lld samples, %s tokens/s, MFU %.1f %%; %.4g of %.4g "
                       "GiB a device%s\n",
                       is_estimated(r) ? "~" : "", row->seconds, (long long)r->samples,
-                      z3d_format_count(r->tokens / row->seconds, rate, sizeof rate),
-                      100 * z3d_row_mfu(r, row), z3d_row_used(row) * GIB,
-                      row->memory.capacity * GIB,
+                      z3d_count_text(r->tokens / row->seconds).text, 100 * z3d_row_mfu(r, row),
+                      z3d_row_used(row) * GIB, row->memory.capacity * GIB,
                       z3d_row_is_tight(row) ? " (tight: less than a tenth is free)" : "");
     if (r->goal.tokens > 0) {
         const z3d_bill bill = z3d_row_bill(r, row);

@@ -4,11 +4,9 @@
 #include <math.h>
 
 z3d_status z3d_bill_check(double tokens, double of_a_step) {
-    char given[32], step[32];
     if (tokens <= 0 || tokens >= of_a_step) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--tokens %s: one step has %s",
-                     z3d_format_count(tokens, given, sizeof given),
-                     z3d_format_count(of_a_step, step, sizeof step));
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--tokens %s: one step has %s", z3d_count_text(tokens).text,
+                     z3d_count_text(of_a_step).text);
 }
 
 z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
@@ -50,10 +48,8 @@ static void print_energy(const z3d_hardware *hardware, const z3d_bill *b, z3d_st
 }
 
 void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *b, z3d_string *out) {
-    char tokens[32], time[32];
     z3d_string_append(out, "%s tokens: %s on %d rank%s (%d node%s), %.0f device hours\n",
-                      z3d_format_count(b->tokens, tokens, sizeof tokens),
-                      z3d_format_seconds(b->seconds, time, sizeof time), b->ranks,
+                      z3d_count_text(b->tokens).text, z3d_seconds_text(b->seconds).text, b->ranks,
                       z3d_plural(b->ranks), b->nodes, z3d_plural(b->nodes), b->device_hours);
     print_energy(hardware, b, out);
     if (b->price >= 0)

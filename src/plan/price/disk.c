@@ -32,13 +32,11 @@ static z3d_status failed(const probe *p, const char *what, int error) {
 
 static z3d_status check_space(const probe *p, int ranks) {
     struct statvfs info;
-    char need[32], have[32];
     if (statvfs(p->folder, &info) != 0) return failed(p, "see how much space is left", errno);
     int64_t space = (int64_t)info.f_bavail * (int64_t)info.f_frsize, all = ranks * p->wanted;
     if (space >= 2 * all) return Z3D_OK; /* leave half of it to others */
     return Z3D_ERROR(Z3D_ERR_IO, "%.200s: only %s are free, but the measurement needs %s",
-                     p->folder, z3d_format_bytes(space, have, sizeof have),
-                     z3d_format_bytes(2 * all, need, sizeof need));
+                     p->folder, z3d_bytes_text(space).text, z3d_bytes_text(2 * all).text);
 }
 
 /* Opens a file and removes its name, so it vanishes with this process. */

@@ -18,23 +18,21 @@ double z3d_goodput_share(double mtbf, double stall, double restart, double inter
 }
 
 static z3d_status refuse(const z3d_hardware *hardware, const z3d_goodput *g, int nodes) {
-    char save[32], fails[32];
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "a checkpoint takes %s, and a run on %d nodes of %s fails every %s: too "
                      "little time is left to train between failures; %suse fewer nodes, or "
                      "describe a faster node.disk_write_gb_per_s",
-                     z3d_format_seconds(g->write, save, sizeof save), nodes, hardware->name,
-                     z3d_format_seconds(g->mtbf, fails, sizeof fails),
+                     z3d_seconds_text(g->write).text, nodes, hardware->name,
+                     z3d_seconds_text(g->mtbf).text,
                      g->stall < g->write ? "" : "write checkpoint.async=true, ");
 }
 
 static z3d_status refuse_all(const z3d_hardware *hardware, const z3d_goodput *g, int nodes) {
-    char fails[32];
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "a run on %d nodes of %s fails every %s, which is too often for a step, its "
                      "checkpoint and a restart: use fewer nodes, or correct node.mtbf_hours and "
                      "node.restart_seconds",
-                     nodes, hardware->name, z3d_format_seconds(g->mtbf, fails, sizeof fails));
+                     nodes, hardware->name, z3d_seconds_text(g->mtbf).text);
 }
 
 /* Chooses an interval in whole steps. A write of checkpoint.async must end before the next copy. */
@@ -87,20 +85,17 @@ z3d_status z3d_goodput_find(const z3d_hardware *hardware, const z3d_saving *savi
 /* ---- text ---- */
 
 static void line(z3d_string *out, const char *name, double seconds, const char *key) {
-    char text[32];
     if (seconds < 0)
         z3d_string_append(out, "  %-28s not known (the machine's description has no %s)\n", name,
                           key);
     else
-        z3d_string_append(out, "  %-28s %s\n", name,
-                          z3d_format_seconds(seconds, text, sizeof text));
+        z3d_string_append(out, "  %-28s %s\n", name, z3d_seconds_text(seconds).text);
 }
 
 static void interval_line(z3d_string *out, const char *name, double seconds, double step) {
-    char text[32];
-    z3d_string_append(
-        out, "  %-28s %s, %.0f step%s\n", name, z3d_format_seconds(seconds, text, sizeof text),
-        fmax(1, round(seconds / step)), fmax(1, round(seconds / step)) > 1 ? "s" : "");
+    z3d_string_append(out, "  %-28s %s, %.0f step%s\n", name, z3d_seconds_text(seconds).text,
+                      fmax(1, round(seconds / step)),
+                      fmax(1, round(seconds / step)) > 1 ? "s" : "");
 }
 
 static void print_interval(const z3d_hardware *hardware, const z3d_goodput *g, const z3d_bill *bill,
