@@ -561,14 +561,13 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                     "diff, export or import");
 }
 
-static int run(int argc, char **argv) {
-    z3d_string text = {0};
-    request r = {.text = &text};
-    z3d_status status = run_tool(argc, argv, &r);
-    int code = cli_answer(status, "checkpoint", &text);
-    return code == CLI_OK && r.bad ? CLI_FAILED : code;
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
+    request r = {.text = &out->text};
+    const z3d_status status = run_tool(argc, argv, &r);
+    if (r.bad) out->code = CLI_FAILED;
+    return status;
 }
 
 const cli_command cli_checkpoint = {
-    "checkpoint", "list, verify, compare and convert checkpoints", help, run,
+    "checkpoint", "list, verify, compare and convert checkpoints", help, answer, NULL,
     false,        "list show verify diff export import",           false};

@@ -18,10 +18,18 @@ enum {
                            of sysexits.h) */
 };
 
+typedef struct cli_answer {
+    z3d_string text; /* for standard output */
+    int code;        /* the exit code if no error is returned and the text can be printed */
+} cli_answer;
+
+/* argv[0] of both functions is the command's name. */
 typedef struct cli_command {
     const char *name, *summary;
-    const char *help;                  /* the text of `zero3d NAME --help`: at most one screen */
-    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
+    const char *help; /* the text of `zero3d NAME --help`: at most one screen */
+    z3d_status (*answer)(int argc, char **argv, cli_answer *out); /* main prints error or text */
+    int (*run)(int argc, char **argv); /* NULL, or instead of `answer`, for several ranks: prints
+                                          itself, and returns the exit code */
     bool computes;                     /* computes for a while with all threads */
     const char *words; /* the words that may follow its name, for completion; NULL: a path */
     bool configured;   /* the arguments from the second one on are key=value */
@@ -87,7 +95,5 @@ z3d_status cli_save(z3d_status status, const char *path, z3d_string *text);
 /* Writes text to standard output. CLI_FAILED if that fails: after one error line (a full disk), or
  * without a line if the pipe was closed. */
 int cli_print(const z3d_string *text);
-/* cli_print if `status` is OK, otherwise cli_finish; frees the text. */
-int cli_answer(z3d_status status, const char *command, z3d_string *text);
 
 #endif

@@ -276,9 +276,3 @@ int cli_print(const z3d_string *text) {
             Z3D_ERROR(Z3D_ERR_IO, "cannot write to standard output: %s", strerror(errno)), NULL);
     return CLI_OK;
 }
-
-int cli_answer(z3d_status status, const char *command, z3d_string *text) {
-    const int code = status == Z3D_OK ? cli_print(text) : cli_finish(status, command);
-    z3d_string_free(text);
-    return code;
-}

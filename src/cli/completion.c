@@ -242,20 +242,23 @@ static const struct {
 } forms[] = {
     {"bash", append_bash}, {"zsh", append_zsh}, {"fish", append_fish}, {"man", append_man}};
 
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const cli_option options[] = {{NULL, NULL, NULL, NULL}};
     int count;
-    z3d_string text = {0};
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    for (size_t f = 0; status == Z3D_OK && count == 1 && f < sizeof forms / sizeof *forms; f++)
-        if (strcmp(forms[f].name, argv[1]) == 0) forms[f].append(&text);
-    if (status == Z3D_OK && !text.length)
-        status =
-            Z3D_ERROR(Z3D_ERR_USAGE, "expected bash, zsh, fish or man: zero3d completion bash");
-    return cli_answer(status, "completion", &text);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    for (size_t f = 0; count == 1 && f < sizeof forms / sizeof *forms; f++)
+        if (strcmp(forms[f].name, argv[1]) == 0) {
+            forms[f].append(&out->text);
+            return Z3D_OK;
+        }
+    return Z3D_ERROR(Z3D_ERR_USAGE, "expected bash, zsh, fish or man: zero3d completion bash");
 }
 
-const cli_command cli_completion = {"completion", "print completion for a shell, or the man page",
-                                    help,         run,
-                                    false,        "bash zsh fish man",
+const cli_command cli_completion = {"completion",
+                                    "print completion for a shell, or the man page",
+                                    help,
+                                    answer,
+                                    NULL,
+                                    false,
+                                    "bash zsh fish man",
                                     false};

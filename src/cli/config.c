@@ -89,7 +89,7 @@ typedef struct source {
 } source;
 
 /* The YAML goes to standard output, the table to standard error. */
-static int convert(const source *from) {
+static z3d_status convert(const source *from, cli_answer *out) {
     const char *type = from->bf16 ? "bf16" : from->fp16 ? "fp16" : NULL;
     z3d_string yaml = {0}, table = {0};
     bool complete = false;
@@ -100,11 +100,14 @@ static int convert(const source *from) {
             ? z3d_config_from_megatron_command((const char *const *)from->command, from->words,
                                                &z3d_model_rules, &yaml, &table, &complete)
             : z3d_config_from_megatron(from->megatron, &z3d_model_rules, &yaml, &table, &complete);
-    int code = status == Z3D_OK ? cli_print(&yaml) : cli_finish(status, "config");
-    if (status == Z3D_OK) fputs(table.text, stderr);
+    if (status == Z3D_OK) {
+        out->code = cli_print(&yaml);
+        fputs(table.text, stderr);
+        if (!complete) out->code = CLI_FAILED;
+    }
     z3d_string_free(&yaml);
     z3d_string_free(&table);
-    return code == CLI_OK && !complete ? CLI_FAILED : code;
+    return status;
 }
 
 /* Cuts off "--from-megatron -- COMMAND...", because the words of COMMAND are not our options. */
@@ -129,7 +132,7 @@ static z3d_status check_source(const source *from, bool others) {
                                           "nothing else");
 }
 
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     wanted wanted = {0};
     source from = {0};
     const cli_option options[] = {{"all", NULL, &wanted.all, NULL},
@@ -141,16 +144,12 @@ static int run(int argc, char **argv) {
                                   {"fp16", NULL, &from.fp16, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
-    z3d_string text = {0};
     argc = cut_command(argc, argv, &from);
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK)
-        status = check_source(&from, count || wanted.all || wanted.keys || wanted.markdown);
-    if (status == Z3D_OK && (from.deepspeed || from.megatron || from.command))
-        return convert(&from);
-    if (status == Z3D_OK) status = describe(count, argv + 1, &wanted, &text);
-    return cli_answer(status, "config", &text);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    Z3D_TRY(check_source(&from, count || wanted.all || wanted.keys || wanted.markdown));
+    if (from.deepspeed || from.megatron || from.command) return convert(&from, out);
+    return describe(count, argv + 1, &wanted, &out->text);
 }
 
 const cli_command cli_config = {
-    "config", "list all keys; check a configuration", help, run, false, NULL, true};
+    "config", "list all keys; check a configuration", help, answer, NULL, false, NULL, true};

@@ -202,7 +202,7 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
     return z3d_tokenizer_of_folder(name, special_name ? &special : NULL, out);
 }
 
-static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
     const char *tokenizer = "bytes", *vocab = NULL, *merges = NULL, *on_error = NULL,
                *special = NULL, *format = NULL, *loss_on = NULL;
@@ -240,17 +240,12 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
     if (status == Z3D_OK)
-        z3d_string_append(text, "tokenizer  %s, of %d ids\n", tokenize.tokenizer->name,
+        z3d_string_append(&out->text, "tokenizer  %s, of %d ids\n", tokenize.tokenizer->name,
                           (int)tokenize.tokenizer->vocab_size);
-    if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
+    if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, &out->text);
     z3d_tokenizer_destroy(tokenize.tokenizer);
     return status;
 }
 
-static int run(int argc, char **argv) {
-    z3d_string text = {0};
-    return cli_answer(tokenize(argc, argv, &text), "data", &text);
-}
-
-const cli_command cli_data = {"data", "turn text into token files", help, run, false, "tokenize",
-                              false};
+const cli_command cli_data = {
+    "data", "turn text into token files", help, answer, NULL, false, "tokenize", false};

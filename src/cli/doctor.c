@@ -188,4 +188,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_doctor = {
-    "doctor", "check this machine and measure its speed", help, run, true, NULL, false};
+    "doctor", "check this machine and measure its speed", help, NULL, run, true, NULL, false};

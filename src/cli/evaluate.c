@@ -117,4 +117,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_evaluate = {
-    "evaluate", "measure a checkpoint's loss on data", help, run, true, NULL, false};
+    "evaluate", "measure a checkpoint's loss on data", help, NULL, run, true, NULL, false};

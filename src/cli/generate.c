@@ -310,4 +310,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_generate = {
-    "generate", "generate text from a checkpoint", help, run, true, NULL, false};
+    "generate", "generate text from a checkpoint", help, NULL, run, true, NULL, false};

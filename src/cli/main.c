@@ -36,18 +36,33 @@ static void append_help(z3d_string *text) {
               "All keys of a configuration:  zero3d config\n");
 }
 
+/* Prints the text or the error; frees the text. */
+static int finish(z3d_status status, const char *command, z3d_string *text) {
+    const int code = status == Z3D_OK ? cli_print(text) : cli_finish(status, command);
+    z3d_string_free(text);
+    return code;
+}
+
 static int print_help(const cli_command *command) {
     z3d_string text = {0};
     if (command)
         z3d_string_append(&text, "%s", command->help);
     else
         append_help(&text);
-    return cli_answer(Z3D_OK, NULL, &text);
+    return finish(Z3D_OK, NULL, &text);
 }
 
 static int print_version(void) {
     z3d_string text = {0};
-    return cli_answer(cli_version(&text), NULL, &text);
+    return finish(cli_version(&text), NULL, &text);
+}
+
+static int run_command(const cli_command *command, int argc, char **argv) {
+    cli_answer answer = {.code = CLI_OK};
+    if (command->run) return command->run(argc, argv);
+    const z3d_status status = command->answer(argc, argv, &answer);
+    const int code = finish(status, command->name, &answer.text);
+    return code == CLI_OK ? answer.code : code;
 }
 
 static const cli_command *find_command(const char *name) {
@@ -138,5 +153,5 @@ int main(int argc, char **argv) {
         z3d_world_release_signals();
     if (command->computes) limit_spinning(argv);
     if (stops) z3d_world_catch_signals();
-    return end_apart(command->run(argc - 1, argv + 1));
+    return end_apart(run_command(command, argc - 1, argv + 1));
 }

@@ -275,7 +275,7 @@ static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_ask
     return read_count(p->price_text, "price-per-device-hour", 1e6, &p->price);
 }
 
-static z3d_status answer(int count, char **arguments, const cli_plan_asked *p, z3d_string *text) {
+static z3d_status show(int count, char **arguments, const cli_plan_asked *p, z3d_string *text) {
     z3d_config *config;
     if (p->hardware && strcmp(p->hardware, "list") == 0) return z3d_machines_list(text);
     Z3D_TRY(cli_read_config(count, arguments, 0, &config));
@@ -286,7 +286,7 @@ static z3d_status answer(int count, char **arguments, const cli_plan_asked *p, z
     return status;
 }
 
-static z3d_status make(int argc, char **argv, z3d_string *text) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *ranks = NULL, *rank = NULL;
     cli_plan_asked p = {.json = false};
     const cli_option options[] = {{"fit", &p.fit, NULL, NULL},
@@ -313,16 +313,11 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(read_numbers(ranks, rank, &p));
     Z3D_TRY(check_options(&p, rank != NULL));
     Z3D_TRY(check_outputs(&p, count > 0 ? argv[1] : NULL));
-    return answer(count, argv + 1, &p, text);
-}
-
-static int run(int argc, char **argv) {
-    z3d_string text = {0};
-    return cli_answer(make(argc, argv, &text), "plan", &text);
+    return show(count, argv + 1, &p, &out->text);
 }
 
 const cli_command cli_plan = {
     "plan", "show memory, communication and program of any rank, without a run",
-    help,   run,
-    false,  NULL,
-    true};
+    help,   answer,
+    NULL,   false,
+    NULL,   true};

@@ -60,11 +60,12 @@ static z3d_status check_arguments(int count, char **argv) {
     return Z3D_ERROR(Z3D_ERR_USAGE, "expected two configuration files, then key=value arguments");
 }
 
-static z3d_status make(int argc, char **argv, z3d_proof *proof) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *ranks_text = NULL;
     const cli_option options[] = {{"ranks", &ranks_text, NULL, NULL}, {NULL, NULL, NULL, NULL}};
     int count, ranks[2] = {0, 0};
     z3d_config *config[2] = {NULL, NULL};
+    z3d_proof proof = {.open = false};
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(check_arguments(count, argv));
     Z3D_TRY(read_ranks(ranks_text, ranks));
@@ -72,23 +73,16 @@ static z3d_status make(int argc, char **argv, z3d_proof *proof) {
     if (status == Z3D_OK) status = read_side(count, argv, 2, &config[1]);
     if (status == Z3D_OK)
         status = z3d_prove(&(z3d_prove_side){config[0], ranks[0], argv[1]},
-                           &(z3d_prove_side){config[1], ranks[1], argv[2]}, proof);
+                           &(z3d_prove_side){config[1], ranks[1], argv[2]}, &proof);
     z3d_config_destroy(config[0]);
     z3d_config_destroy(config[1]);
+    out->text = proof.text;
+    out->code = z3d_proof_is_equal(&proof) ? CLI_OK : CLI_FAILED;
     return status;
-}
-
-static int run(int argc, char **argv) {
-    z3d_proof proof = {.open = false};
-    z3d_status status = make(argc, argv, &proof);
-    int code = status == Z3D_OK ? cli_print(&proof.text) : cli_finish(status, "prove");
-    if (code == CLI_OK && !z3d_proof_is_equal(&proof)) code = CLI_FAILED;
-    z3d_string_free(&proof.text);
-    return code;
 }
 
 const cli_command cli_prove = {
     "prove", "say whether two configurations train equally to the bit, without a run",
-    help,    run,
-    false,   NULL,
-    false};
+    help,    answer,
+    NULL,    false,
+    NULL,    false};

@@ -58,22 +58,16 @@ static void say(const z3d_replay_result *r, z3d_string *text) {
     z3d_string_append(text, "\n");
 }
 
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     z3d_replay_request request = {0};
     z3d_replay_result result = {0};
-    z3d_string text = {0};
     z3d_log_configure(Z3D_LOG_WARN, 0);
-    z3d_status status = read_arguments(argc, argv, &request);
-    if (status == Z3D_OK) status = z3d_replay_rank(&request, &result);
-    int code = cli_finish(status, "replay");
-    if (status == Z3D_OK) {
-        say(&result, &text);
-        code = cli_print(&text);
-    }
-    z3d_string_free(&text);
+    Z3D_TRY(read_arguments(argc, argv, &request));
+    const z3d_status status = z3d_replay_rank(&request, &result);
+    if (status == Z3D_OK) say(&result, &out->text);
     z3d_string_free(&result.text);
-    return code;
+    return status;
 }
 
 const cli_command cli_replay = {
-    "replay", "run one recorded rank again, alone", help, run, true, NULL, false};
+    "replay", "run one recorded rank again, alone", help, answer, NULL, true, NULL, false};

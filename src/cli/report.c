@@ -49,22 +49,19 @@ static z3d_status report(int count, char **names, const char *html, z3d_string *
     return status;
 }
 
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *html = NULL;
     bool force = false;
     const cli_option options[] = {
         {"html", &html, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
     int count;
-    z3d_string text = {0};
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK && count == 0)
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "expected the folder of a run");
-    if (status == Z3D_OK)
-        status = cli_check_outputs(&(cli_output){html, &z3d_output_page}, 1,
-                                   (const char *const *)(argv + 1), count, force);
-    if (status == Z3D_OK) status = report(count, argv + 1, html, &text);
-    return cli_answer(status, "report", &text);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    if (count == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "expected the folder of a run");
+    Z3D_TRY(cli_check_outputs(&(cli_output){html, &z3d_output_page}, 1,
+                              (const char *const *)(argv + 1), count, force));
+    return report(count, argv + 1, html, &out->text);
 }
 
 const cli_command cli_report = {
-    "report", "say and draw what runs did: losses, speed, memory", help, run, false, NULL, false};
+    "report", "say and draw what runs did: losses, speed, memory", help, answer, NULL, false, NULL,
+    false};

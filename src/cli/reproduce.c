@@ -209,7 +209,7 @@ static z3d_status check_choices(const asked *a, bool machine) {
     return Z3D_OK;
 }
 
-static z3d_status make(int argc, char **argv, z3d_string *text) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *machine = NULL, *software = NULL, *configs = NULL, *write = NULL;
     bool fit = false, force = false;
     asked a = {.what = "all"};
@@ -237,7 +237,7 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     if (configs && (prints || machine || write || fit || force))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--write-configs writes every row and takes nothing else beside it");
-    if (configs) return write_configs(configs, text);
+    if (configs) return write_configs(configs, &out->text);
     if ((write && !fit) || (fit && prints))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate fits paper-2019 and accepts only --hardware, "
                                         "--write and --force beside it; --write needs it");
@@ -247,17 +247,14 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *const inputs[] = {machine, software};
     Z3D_TRY(cli_check_outputs(outputs, 2, inputs, 2, force));
     Z3D_TRY(read_hardware(&a, machine, software ? software : "paper-2019", &hardware));
-    if (fit) return calibrate(&hardware, written, text);
-    return reproduce(&a, &hardware, text);
+    return fit ? calibrate(&hardware, written, &out->text) : reproduce(&a, &hardware, &out->text);
 }
 
-static int run(int argc, char **argv) {
-    z3d_string text = {0};
-    return cli_answer(make(argc, argv, &text), "reproduce", &text);
-}
-
-const cli_command cli_reproduce = {
-    "reproduce", "print papers' numbers beside ours",
-    help,        run,
-    false,       "table1 table2 fig2 fig3 fig4 fig6 fig7 fig8 zero papers all",
-    false};
+const cli_command cli_reproduce = {"reproduce",
+                                   "print papers' numbers beside ours",
+                                   help,
+                                   answer,
+                                   NULL,
+                                   false,
+                                   "table1 table2 fig2 fig3 fig4 fig6 fig7 fig8 zero papers all",
+                                   false};

@@ -52,6 +52,7 @@ typedef struct request {
         *setup_file;
     bool dry_run, force;
     cli_values sbatch, srun, setup;
+    z3d_string command; /* as it was typed */
     z3d_string missing; /* what a job would lack, for the warnings of a dry run */
     char **arguments;   /* first the files, then the assignments */
     int files, count;
@@ -412,45 +413,45 @@ static z3d_status call_sbatch(const z3d_string *script) {
     return Z3D_ERROR(Z3D_ERR_IO, "sbatch refused the job; --dry-run prints the script");
 }
 
+/* Keeps the script, and submits it. */
 static z3d_status give(const request *r, const z3d_string *script, const z3d_string *facts) {
     if (r->output) Z3D_TRY(cli_write(r->output, script));
     fputs(text_of(facts), stderr);
     fputs(text_of(&r->missing), stderr);
-    if (!r->dry_run) return call_sbatch(script);
-    return r->output || cli_print(script) == CLI_OK
-               ? Z3D_OK
-               : Z3D_ERROR(Z3D_ERR_IO, "cannot write the script");
+    return r->dry_run ? Z3D_OK : call_sbatch(script);
 }
 
-static z3d_status submit(int argc, char **argv, const char *command) {
-    request r = {0};
+static z3d_status submit(request *r, cli_answer *out) {
     z3d_job job;
     z3d_string script = {0}, name = {0};
-    Z3D_TRY(read_arguments(argc, argv, &r));
-    Z3D_TRY(read_job(&r, &job));
-    z3d_status status = z3d_job_setup(r.setup_file, r.setup.value, r.setup.count, &job.setup);
-    if (status == Z3D_OK) status = plan_all(&r, &job);
+    Z3D_TRY(read_job(r, &job));
+    z3d_status status = z3d_job_setup(r->setup_file, r->setup.value, r->setup.count, &job.setup);
+    if (status == Z3D_OK) status = plan_all(r, &job);
     append_job_name(job.configs[0], &name);
     job.name = name.text;
-    job.command = command;
+    job.command = text_of(&r->command);
     if (status == Z3D_OK && !name.failed) z3d_job_script(&job, &script);
     if (status == Z3D_OK && (script.failed || name.failed))
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the script");
-    if (status == Z3D_OK) status = give(&r, &script, &job.facts);
+    if (status == Z3D_OK) status = give(r, &script, &job.facts);
+    if (r->dry_run && !r->output)
+        out->text = script;
+    else
+        z3d_string_free(&script);
     z3d_job_release(&job);
-    z3d_string_free(&r.missing);
-    z3d_string_free(&script);
     z3d_string_free(&name);
     return status;
 }
 
-static int run(int argc, char **argv) {
-    z3d_string command = {0};
-    append_command(argc, argv, &command); /* before cli_parse removes the options */
-    int code = cli_finish(submit(argc, argv, command.text ? command.text : ""), "submit");
-    z3d_string_free(&command);
-    return code;
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
+    request r = {0};
+    append_command(argc, argv, &r.command); /* before cli_parse removes the options */
+    z3d_status status = read_arguments(argc, argv, &r);
+    if (status == Z3D_OK) status = submit(&r, out);
+    z3d_string_free(&r.command);
+    z3d_string_free(&r.missing);
+    return status;
 }
 
 const cli_command cli_submit = {
-    "submit", "submit a run to Slurm, planned first", help, run, false, NULL, true};
+    "submit", "submit a run to Slurm, planned first", help, answer, NULL, false, NULL, true};

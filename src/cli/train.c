@@ -181,4 +181,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_train = {"train", "train a model", help, run, true, NULL, true};
+const cli_command cli_train = {"train", "train a model", help, NULL, run, true, NULL, true};
