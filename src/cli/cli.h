@@ -95,5 +95,8 @@ z3d_status cli_save(z3d_status status, const char *path, z3d_string *text);
 /* Writes text to standard output. CLI_FAILED if that fails: after one error line (a full disk), or
  * without a line if the pipe was closed. */
 int cli_print(const z3d_string *text);
+/* Appends several lines: version, compiler, libraries as loaded, CPU and instruction set. Errors:
+ * z3d_device_create's. */
+z3d_status cli_version(z3d_string *out);
 
 #endif

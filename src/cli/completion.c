@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "src/cli/cli.h"
-#include "src/cli/version.h"
 
 static const char help[] =
     "usage: zero3d completion bash|zsh|fish|man\n"
@@ -224,7 +223,7 @@ static void append_man(z3d_string *out) {
                       ".TH ZERO3D 1 \"\" \"zero3d %s\"\n.SH NAME\nzero3d \\- trains GPT-2 and "
                       "Llama models that do not fit on one device\n.SH SYNOPSIS\n.B zero3d\n.I "
                       "COMMAND\n[arguments]\n.SH COMMANDS\n",
-                      cli_version_number());
+                      ZERO3D_VERSION);
     for (int i = 0; cli_commands[i]; i++)
         z3d_string_append(out, ".TP\n.B %s\n%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     for (int i = 0; cli_commands[i]; i++) {

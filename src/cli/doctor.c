@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "src/cli/cli.h"
-#include "src/cli/version.h"
 #include "src/device/device.h"
 #include "src/plan/price/measure.h"
 

@@ -11,7 +11,6 @@
 
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
-#include "src/cli/version.h"
 
 const cli_command *const cli_commands[] = {
     &cli_train,      &cli_plan,     &cli_reproduce, &cli_data,   &cli_checkpoint,
@@ -24,7 +23,7 @@ static void append_help(z3d_string *text) {
                       "zero3d %s trains GPT-2 and Llama models that do not fit on one device: ZeRO "
                       "data parallelism x tensor "
                       "x pipeline parallelism.\n\nusage: zero3d COMMAND [arguments]\n\n",
-                      cli_version_number());
+                      ZERO3D_VERSION);
     for (int i = 0; cli_commands[i]; i++)
         z3d_string_append(text, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     z3d_string_append(

@@ -44,9 +44,3 @@ z3d_status z3d_row_ranks(const z3d_csv *csv, int column, int *out) {
     *out = (int)ranks;
     return Z3D_OK;
 }
-
-z3d_status z3d_row_base(const z3d_config *config, z3d_string *out) {
-    z3d_config_write_changed(config, (const char *const[]){NULL}, out);
-    if (!out->failed) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration");
-}

@@ -11,7 +11,5 @@ z3d_status z3d_row_name_keys(z3d_csv *csv);
 z3d_status z3d_row_assign(const z3d_csv *csv, int column, z3d_config *config);
 /* Reads the number of ranks in this column. */
 z3d_status z3d_row_ranks(const z3d_csv *csv, int column, int *out);
-/* The text of `config`: each row's configuration begins with it. ERR_MEMORY. */
-z3d_status z3d_row_base(const z3d_config *config, z3d_string *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 typedef struct reader {
     z3d_csv csv;
-    z3d_string config;
+    const z3d_config *config; /* each row's configuration begins with it */
     const z3d_hardware *hardware;
     z3d_measured_steps *to;
 } reader;
@@ -45,7 +45,6 @@ static z3d_status read_fields(reader *r, z3d_config *config) {
     const z3d_csv *csv = &r->csv;
     int ranks = 0;
     double seconds = 0;
-    Z3D_TRY(z3d_config_read_text(config, r->config.text, r->config.length, "the configuration"));
     for (int i = 0; i < csv->columns; i++) {
         if (strcmp(csv->column[i], "ranks") == 0)
             Z3D_TRY(z3d_row_ranks(csv, i, &ranks));
@@ -61,7 +60,7 @@ static z3d_status read_fields(reader *r, z3d_config *config) {
 
 static z3d_status read_step(reader *r) {
     z3d_config *config;
-    Z3D_TRY(z3d_config_create(&config));
+    Z3D_TRY(z3d_config_copy(r->config, &config));
     z3d_status status = read_fields(r, config);
     z3d_config_destroy(config);
     return status;
@@ -85,11 +84,9 @@ void z3d_measured_steps_free(z3d_measured_steps *steps) {
 
 z3d_status z3d_measured_steps_read(const z3d_config *config, const z3d_hardware *hardware,
                                    const char *path, z3d_measured_steps *to) {
-    reader r = {.hardware = hardware, .to = to};
+    reader r = {.config = config, .hardware = hardware, .to = to};
     Z3D_TRY(z3d_csv_open(path, &r.csv));
-    z3d_status status = z3d_row_base(config, &r.config);
-    if (status == Z3D_OK) status = read_rows(&r);
+    const z3d_status status = read_rows(&r);
     z3d_csv_close(&r.csv);
-    z3d_string_free(&r.config);
     return status;
 }

@@ -66,7 +66,8 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
     }
     z3d_status status = price_alone(frame, &made);
     if (status == Z3D_OK)
-        status = z3d_ways_grow((void **)&w->alone_group, w->num_alone, sizeof *w->alone_group);
+        status = z3d_grow(w->num_alone, &w->alone_capacity, sizeof *w->alone_group, "tensor groups",
+                          &w->alone_group);
     if (status == Z3D_OK)
         w->alone_group[w->num_alone++] = made;
     else

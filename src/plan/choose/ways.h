@@ -81,6 +81,7 @@ typedef struct z3d_ways {
                            0 */
     int count;          /* ways, in the order of z3d_way_compare */
     z3d_way *way;
+    int64_t frame_capacity, alone_capacity, work_capacity, way_capacity;
 } z3d_ways;
 
 /* fixed.c: finds the open values (keep: values that the configuration sets stay), the ranks (0: as
@@ -102,9 +103,6 @@ bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b);
 /* The order of candidates (z3d_way): by seconds; those with equal seconds always have the same
  * order. */
 int z3d_way_compare(const void *a, const void *b);
-/* Makes space for one more item in an array, which is reallocated at each power of two. Errors:
- * ERR_MEMORY. */
-z3d_status z3d_ways_grow(void **array, int count, size_t size);
 
 /* bounds.c: finds time and memory of a micro-batch on a tensor group alone, in w->alone_group;
  * frame: the frame of such a group. */

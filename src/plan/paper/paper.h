@@ -58,10 +58,10 @@ typedef struct z3d_point {
 } z3d_point;
 
 typedef struct z3d_points {
-    int count, capacity;
+    int count, texts;
     z3d_point *point;
-    int texts, texts_capacity; /* the texts that points refer to */
-    char **text;
+    char **text; /* the texts that points refer to */
+    int64_t capacity, texts_capacity;
 } z3d_points;
 
 void z3d_points_free(z3d_points *points);
