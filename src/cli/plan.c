@@ -75,20 +75,15 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
                         const cli_plan_asked *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
-    FILE *timeline = NULL;
-    z3d_string drawn = {0};
-    if (options->trace && !(timeline = fopen(options->trace, "w")))
-        return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
-                         strerror(errno));
-    z3d_timeline events = {timeline, of->simulation};
+    z3d_string drawn = {0}, traced = {0};
+    z3d_timeline events = {&traced, of->simulation};
     z3d_spans spans = {z3d_timeline_take, &events};
-    if (timeline) z3d_timeline_begin(&events);
-    z3d_status status = z3d_estimate_make(of, hardware, 0, timeline ? &spans : NULL, &estimate);
-    if (timeline && status == Z3D_OK) z3d_timeline_end(&events);
-    bool failed = timeline && ferror(timeline);
-    if (timeline && (fclose(timeline) != 0 || failed) && status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
-                           strerror(errno));
+    z3d_timeline_begin(&events);
+    z3d_status status =
+        z3d_estimate_make(of, hardware, 0, options->trace ? &spans : NULL, &estimate);
+    z3d_timeline_end(&events);
+    if (options->trace) Z3D_TRY(cli_save(status, options->trace, &traced));
+    z3d_string_free(&traced);
     Z3D_TRY(status);
     memcpy(estimate.gather, gathers, sizeof estimate.gather);
     if (options->schedule)
