@@ -31,6 +31,11 @@ size_t z3d_utf8_length(const char *text, size_t left);
 /* Appends a number with the fewest digits that read back to the same double; null (for JSON) if it
  * is not finite. */
 void z3d_string_append_number(z3d_string *string, double value);
+/* Append a member of a JSON object, with a comma before it if it is not the first one: its name and
+ * colon; a number; a text. */
+void z3d_string_append_key(z3d_string *string, const char *name);
+void z3d_string_append_member(z3d_string *string, const char *name, double value);
+void z3d_string_append_member_text(z3d_string *string, const char *name, const char *text);
 /* A name from a file, fit for a message: at most Z3D_SHOWN printable characters. */
 enum { Z3D_SHOWN = 100 };
 const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);

@@ -37,20 +37,15 @@ static const char help[] =
     "\n"
     "example: zero3d evaluate runs/demo/checkpoints held-out.txt\n";
 
-static void append_number(z3d_string *text, const char *name, double value) {
-    z3d_string_append(text, ", \"%s\": ", name);
-    z3d_string_append_number(text, value);
-}
-
 static void append_json(z3d_string *text, const z3d_evaluate_request *request,
                         const z3d_evaluate_result *r) {
-    z3d_string_append(text, "{\"checkpoint\": ");
-    z3d_string_append_json(text, request->path);
-    z3d_string_append(text, ", \"step\": %lld, \"data\": ", (long long)r->step);
-    z3d_string_append_json(text, request->data);
-    append_number(text, "loss", r->loss);
-    append_number(text, "perplexity", r->perplexity);
-    append_number(text, "bits_per_byte", r->bits_per_byte);
+    z3d_string_append(text, "{");
+    z3d_string_append_member_text(text, "checkpoint", request->path);
+    z3d_string_append(text, ", \"step\": %lld", (long long)r->step);
+    z3d_string_append_member_text(text, "data", request->data);
+    z3d_string_append_member(text, "loss", r->loss);
+    z3d_string_append_member(text, "perplexity", r->perplexity);
+    z3d_string_append_member(text, "bits_per_byte", r->bits_per_byte);
     z3d_string_append(text, ", \"tokens\": %lld, \"bytes\": ", (long long)r->tokens);
     if (r->bytes < 0)
         z3d_string_append(text, "null");

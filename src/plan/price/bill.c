@@ -59,8 +59,7 @@ void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *b, z3d_string 
 }
 
 void z3d_known_json(z3d_string *out, const char *name, double value) {
-    z3d_string_append(out, ", \"%s\": ", name);
-    z3d_string_append_number(out, value < 0 ? NAN : value); /* null */
+    z3d_string_append_member(out, name, value < 0 ? NAN : value); /* null */
 }
 
 void z3d_bill_json(const z3d_bill *b, z3d_string *out) {

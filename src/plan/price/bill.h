@@ -17,7 +17,7 @@ z3d_status z3d_bill_check(double tokens, double of_a_step);
 /* The bill of a training on `tokens` tokens. */
 z3d_bill z3d_bill_make(const z3d_hardware *hardware, int ranks, double tokens,
                        double tokens_per_second);
-/* Appends a member of a JSON object after others; a value below 0 (not known) is null. */
+/* z3d_string_append_member; a value below 0 (not known) is null. */
 void z3d_known_json(z3d_string *out, const char *name, double value);
 /* Append one or two lines; JSON members, each after a comma. */
 void z3d_bill_print(const z3d_hardware *hardware, const z3d_bill *bill, z3d_string *out);

@@ -131,8 +131,8 @@ void z3d_goodput_print(const z3d_hardware *hardware, const z3d_goodput *g, const
 /* ---- JSON ---- */
 
 void z3d_goodput_json(const z3d_goodput *g, z3d_string *out) {
-    z3d_string_append(out, ", \"failures\": {\"mtbf_seconds\": ");
-    z3d_string_append_number(out, g->mtbf < 0 ? NAN : g->mtbf);
+    z3d_string_append(out, ", \"failures\": {");
+    z3d_known_json(out, "mtbf_seconds", g->mtbf);
     z3d_known_json(out, "launch_seconds", g->start);
     z3d_known_json(out, "load_seconds", g->load);
     z3d_known_json(out, "write_seconds", g->write);
