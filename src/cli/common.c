@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/model/model.h"
 

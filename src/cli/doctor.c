@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <hwloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

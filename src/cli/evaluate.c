@@ -1,9 +1,7 @@
 /* zero3d evaluate */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/train/train.h"
 

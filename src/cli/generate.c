@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/train/train.h"
 

@@ -2,14 +2,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 
 const cli_command *const cli_commands[] = {

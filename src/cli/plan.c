@@ -1,11 +1,9 @@
 /* zero3d plan */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/cli/plan.h"
 #include "src/plan/memory.h"
-#include "src/plan/price/bill.h"
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"

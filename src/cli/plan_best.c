@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "src/cli/plan.h"
-#include "src/plan/price/bill.h"
 
 /* A number without a unit is refused: nobody means 24 bytes. "24G" is 24 GiB, as people say of
  * devices. */

@@ -1,5 +1,4 @@
 /* zero3d replay */
-#include <stdio.h>
 #include <string.h>
 
 #include "src/cli/cli.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 
 static const char help[] =

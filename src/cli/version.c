@@ -10,7 +10,6 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/device/device.h"
 

@@ -1,6 +1,5 @@
 #include "src/plan/timeline_picture.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
