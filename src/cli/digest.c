@@ -9,10 +9,9 @@
 static const char help[] =
     "usage: zero3d digest A B\n"
     "\n"
-    "Compares two digest files and names the first instruction whose output differs. A file "
-    "belongs\n"
-    "to one rank of a run with `zero3d train --digest`. Each line is one instruction of the step\n"
-    "program:\n"
+    "Compares two digest files and names the first instruction whose output differs. A file\n"
+    "belongs to one rank of a run with `zero3d train --digest`. Each line is one instruction of\n"
+    "the step program:\n"
     "\n"
     "  step index hash description\n"
     "\n"
