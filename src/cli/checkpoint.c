@@ -484,17 +484,12 @@ static z3d_status import(request *r) {
     return status;
 }
 
-typedef struct tool {
+static const struct {
     const char *name;
     int arguments;
-    bool exports, tokenizer, base; /* which options the command has */
     z3d_status (*run)(request *r);
-} tool;
-
-static const tool tools[] = {
-    {"list", 1, false, false, false, list},    {"show", 1, false, false, false, show},
-    {"verify", 1, false, false, true, verify}, {"diff", 2, false, false, true, diff},
-    {"export", 2, true, true, true, export},   {"import", 2, false, true, false, import}};
+} tools[] = {{"list", 1, list}, {"show", 1, show},     {"verify", 1, verify},
+             {"diff", 2, diff}, {"export", 2, export}, {"import", 2, import}};
 
 static z3d_status read_progress(const char *tool, z3d_progress *out) {
     const char *every = getenv("ZERO3D_PROGRESS_SECONDS");
@@ -505,26 +500,27 @@ static z3d_status read_progress(const char *tool, z3d_progress *out) {
     return Z3D_OK;
 }
 
-static z3d_status check_options(const request *r, const tool *t) {
-    const bool exports = t->exports, tokenizer = t->tokenizer;
-    if (r->base && !t->base)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--base is for checkpoint verify, diff and export");
-    if ((r->format || r->dtype || r->max_shard || r->ema || r->merged) && !exports)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
-                         r->format   ? "format"
-                         : r->dtype  ? "dtype"
-                         : r->ema    ? "ema"
-                         : r->merged ? "merged"
-                                     : "max-shard-size");
-    if ((r->vocab || r->merges || r->allow_nonfinite) && !tokenizer)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
-                         r->vocab    ? "vocab"
-                         : r->merges ? "merges"
-                                     : "allow-nonfinite");
-    if (r->vocab_size && (exports || !tokenizer))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size is for checkpoint import");
-    if (r->force && !(exports && r->format && strcmp(r->format, "llm.c") == 0))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--force is for checkpoint export --format llm.c");
+static z3d_status check_options(const request *r, const char *tool) {
+    const bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
+    const struct {
+        const char *option;
+        bool given;
+        const char *tools, *where; /* the commands that have it, also for the message */
+    } options[] = {{"base", r->base != NULL, "verify diff export", "verify, diff and export"},
+                   {"format", r->format != NULL, "export", "export"},
+                   {"dtype", r->dtype != NULL, "export", "export"},
+                   {"ema", r->ema, "export", "export"},
+                   {"merged", r->merged, "export", "export"},
+                   {"max-shard-size", r->max_shard != NULL, "export", "export"},
+                   {"vocab", r->vocab != NULL, "import export", "import and export"},
+                   {"merges", r->merges != NULL, "import export", "import and export"},
+                   {"allow-nonfinite", r->allow_nonfinite, "import export", "import and export"},
+                   {"vocab-size", r->vocab_size != NULL, "import", "import"},
+                   {"force", r->force, llmc ? "export" : "", "export --format llm.c"}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given && !z3d_has_word(options[i].tools, tool))
+            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint %s", options[i].option,
+                             options[i].where);
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     return Z3D_OK;
 }
@@ -549,7 +545,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         if (count - 1 != tools[i].arguments)
             return Z3D_ERROR(Z3D_ERR_USAGE, "checkpoint %s takes %s", argv[1],
                              tools[i].arguments == 1 ? "one folder" : "two paths");
-        Z3D_TRY(check_options(r, &tools[i]));
+        Z3D_TRY(check_options(r, tools[i].name));
         r->arguments = argv + 2;
         Z3D_TRY(read_progress(tools[i].name, &r->progress));
         return tools[i].run(r);

@@ -86,63 +86,49 @@ static z3d_status read_name(const char *option, const char *value, const char *c
     return status;
 }
 
-static z3d_status read_options(const char *fraction, const char *split, const char *limit,
-                               z3d_tokenize_options *options) {
-    static const char *const splits[] = {[Z3D_SPLIT_HASH] = "hash", [Z3D_SPLIT_TAIL] = "tail"};
-    int how = Z3D_SPLIT_HASH;
+/* The options as texts; NULL: not given. */
+typedef struct asked {
+    const char *fraction, *split, *limit, *on_error, *tokenizer, *vocab, *merges, *special, *format,
+        *loss_on;
+} asked;
+
+static z3d_status read_amounts(const asked *a, z3d_tokenize_options *options) {
     if (!options->output_train) return Z3D_ERROR(Z3D_ERR_USAGE, "--output FILE.bin is missing");
-    if (fraction && !options->output_validation)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction needs --validation FILE.bin");
-    if (split && !options->output_validation)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--split needs --validation FILE.bin");
+    if ((a->fraction || a->split) && !options->output_validation)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --validation FILE.bin",
+                         a->fraction ? "fraction" : "split");
     if (options->output_validation) options->validation_fraction = 0.1;
-    if (fraction && z3d_parse_float(fraction, &options->validation_fraction) != Z3D_OK)
+    if (a->fraction && z3d_parse_float(a->fraction, &options->validation_fraction) != Z3D_OK)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction %s: expected a number between 0 and 1",
-                         fraction);
-    if (limit &&
-        (z3d_parse_bytes(limit, &options->limit_bytes) != Z3D_OK || options->limit_bytes < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--limit %s: expected a size such as 100MB or 2GiB", limit);
-    Z3D_TRY(read_name("split", split, splits, Z3D_SPLIT_TAIL + 1, &how));
-    options->split = (z3d_tokenize_split)how;
+                         a->fraction);
+    if (a->limit &&
+        (z3d_parse_bytes(a->limit, &options->limit_bytes) != Z3D_OK || options->limit_bytes < 1))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--limit %s: expected a size such as 100MB or 2GiB",
+                         a->limit);
     return Z3D_OK;
 }
 
-static z3d_status read_instructions(const char *format, const char *loss_on,
-                                    z3d_tokenize_options *options) {
-    static const char *const losses[] = {"auto", "completions", "assistant", "all"};
+static z3d_status read_choices(const asked *a, z3d_tokenize_options *options) {
+    static const char *const splits[] = {[Z3D_SPLIT_HASH] = "hash", [Z3D_SPLIT_TAIL] = "tail"},
+                             *const losses[] = {"auto", "completions", "assistant", "all"},
+                             *const on_error[] = {"stop", "skip"};
     const char *formats[Z3D_FORMAT_SHAREGPT + 1];
-    int which = Z3D_FORMAT_AUTO, loss = Z3D_LOSS_AUTO;
+    int split = Z3D_SPLIT_HASH, format = Z3D_FORMAT_AUTO, loss = Z3D_LOSS_AUTO, skip = 0;
     for (int i = 0; i <= Z3D_FORMAT_SHAREGPT; i++)
         formats[i] = z3d_tokenize_format_name((z3d_tokenize_format)i);
-    Z3D_TRY(read_name("format", format, formats, Z3D_FORMAT_SHAREGPT + 1, &which));
-    Z3D_TRY(read_name("loss-on", loss_on, losses, Z3D_LOSS_ALL + 1, &loss));
-    options->format = (z3d_tokenize_format)which;
+    Z3D_TRY(read_name("split", a->split, splits, Z3D_SPLIT_TAIL + 1, &split));
+    Z3D_TRY(read_name("on-error", a->on_error, on_error, 2, &skip));
+    Z3D_TRY(read_name("format", a->format, formats, Z3D_FORMAT_SHAREGPT + 1, &format));
+    Z3D_TRY(read_name("loss-on", a->loss_on, losses, Z3D_LOSS_ALL + 1, &loss));
+    options->split = (z3d_tokenize_split)split;
+    options->skip_bad = skip == 1;
+    options->format = (z3d_tokenize_format)format;
     options->loss_on = (z3d_loss_on)loss;
     if (options->chat_template && strcmp(options->chat_template, "auto") == 0)
         options->chat_template = NULL;
-    if (options->json_key && which > Z3D_FORMAT_TEXT)
+    if (options->json_key && format > Z3D_FORMAT_TEXT)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--json-key is the key of texts: not with --format %s",
-                         format);
-    return Z3D_OK;
-}
-
-static z3d_status read_on_error(const char *how, z3d_tokenize_options *options) {
-    static const char *const names[] = {"stop", "skip"};
-    int skip = 0;
-    Z3D_TRY(read_name("on-error", how, names, 2, &skip));
-    options->skip_bad = skip == 1;
-    return Z3D_OK;
-}
-
-static z3d_status read_special(const char *how, z3d_special *out) {
-    static const char *const names[] = {[Z3D_SPECIAL_AUTO] = "auto",
-                                        [Z3D_SPECIAL_NONE] = "none",
-                                        [Z3D_SPECIAL_BOS] = "bos",
-                                        [Z3D_SPECIAL_EOS] = "eos",
-                                        [Z3D_SPECIAL_BOTH] = "both"};
-    int special = Z3D_SPECIAL_AUTO;
-    Z3D_TRY(read_name("special", how, names, Z3D_SPECIAL_BOTH + 1, &special));
-    *out = (z3d_special)special;
+                         a->format);
     return Z3D_OK;
 }
 
@@ -174,14 +160,20 @@ static z3d_status make_of_kind(z3d_tokenizer_kind kind, const char *vocab, const
     return z3d_tokenizer_create(kind, vocab, merges, out);
 }
 
-static z3d_status make_tokenizer(const char *name, const char *vocab, const char *merges,
-                                 const char *special_name, z3d_tokenizer **out) {
+static z3d_status make_tokenizer(const asked *a, z3d_tokenizer **out) {
+    static const char *const specials[] = {[Z3D_SPECIAL_AUTO] = "auto",
+                                           [Z3D_SPECIAL_NONE] = "none",
+                                           [Z3D_SPECIAL_BOS] = "bos",
+                                           [Z3D_SPECIAL_EOS] = "eos",
+                                           [Z3D_SPECIAL_BOTH] = "both"};
+    const char *name = a->tokenizer;
     z3d_tokenizer_kind kind;
-    z3d_special special = Z3D_SPECIAL_AUTO;
+    int which = Z3D_SPECIAL_AUTO;
     *out = NULL;
-    if (special_name) Z3D_TRY(read_special(special_name, &special));
+    Z3D_TRY(read_name("special", a->special, specials, Z3D_SPECIAL_BOTH + 1, &which));
+    const z3d_special special = (z3d_special)which;
     if (is_kind(name, &kind)) {
-        Z3D_TRY(make_of_kind(kind, vocab, merges, out));
+        Z3D_TRY(make_of_kind(kind, a->vocab, a->merges, out));
         return z3d_tokenizer_set_special(*out, special);
     }
     if (!z3d_is_folder(name))
@@ -189,34 +181,32 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
                          "--tokenizer %s: there is no such folder; expected bytes, gpt2, "
                          "huggingface or a model's folder",
                          name);
-    if (vocab || merges)
+    if (a->vocab || a->merges)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s is a folder with its files: leave out --%s",
-                         name, vocab ? "vocab" : "merges");
-    return z3d_tokenizer_of_folder(name, special_name ? &special : NULL, out);
+                         name, a->vocab ? "vocab" : "merges");
+    return z3d_tokenizer_of_folder(name, a->special ? &special : NULL, out);
 }
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
-    const char *fraction = NULL, *split = NULL, *limit = NULL;
-    const char *tokenizer = "bytes", *vocab = NULL, *merges = NULL, *on_error = NULL,
-               *special = NULL, *format = NULL, *loss_on = NULL;
+    asked a = {.tokenizer = "bytes"};
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
     z3d_tokenize_result result;
     const cli_option options[] = {{"output", &tokenize.output_train, NULL, NULL},
                                   {"validation", &tokenize.output_validation, NULL, NULL},
-                                  {"fraction", &fraction, NULL, NULL},
-                                  {"split", &split, NULL, NULL},
-                                  {"limit", &limit, NULL, NULL},
+                                  {"fraction", &a.fraction, NULL, NULL},
+                                  {"split", &a.split, NULL, NULL},
+                                  {"limit", &a.limit, NULL, NULL},
                                   {"json-key", &tokenize.json_key, NULL, NULL},
-                                  {"on-error", &on_error, NULL, NULL},
-                                  {"tokenizer", &tokenizer, NULL, NULL},
-                                  {"vocab", &vocab, NULL, NULL},
-                                  {"format", &format, NULL, NULL},
-                                  {"loss-on", &loss_on, NULL, NULL},
+                                  {"on-error", &a.on_error, NULL, NULL},
+                                  {"tokenizer", &a.tokenizer, NULL, NULL},
+                                  {"vocab", &a.vocab, NULL, NULL},
+                                  {"format", &a.format, NULL, NULL},
+                                  {"loss-on", &a.loss_on, NULL, NULL},
                                   {"chat-template", &tokenize.chat_template, NULL, NULL},
-                                  {"merges", &merges, NULL, NULL},
-                                  {"special", &special, NULL, NULL},
+                                  {"merges", &a.merges, NULL, NULL},
+                                  {"special", &a.special, NULL, NULL},
                                   {"force", NULL, &tokenize.force, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
@@ -224,12 +214,11 @@ static z3d_status answer(int argc, char **argv, cli_answer *out) {
     if (count < 1 || strcmp(argv[1], "tokenize") != 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "expected: zero3d data tokenize INPUT...");
     if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "no input: give files or folders of text");
-    Z3D_TRY(read_options(fraction, split, limit, &tokenize));
-    Z3D_TRY(read_on_error(on_error, &tokenize));
-    Z3D_TRY(read_instructions(format, loss_on, &tokenize));
+    Z3D_TRY(read_amounts(&a, &tokenize));
+    Z3D_TRY(read_choices(&a, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
-    z3d_status status = make_tokenizer(tokenizer, vocab, merges, special, &tokenize.tokenizer);
+    z3d_status status = make_tokenizer(&a, &tokenize.tokenizer);
     if (status == Z3D_OK) status = z3d_data_tokenize(&tokenize, &result);
     if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
     if (status == Z3D_OK)
