@@ -1,5 +1,5 @@
 /* activation_checkpointing.granularity and recompute_activation: auto. */
-#include "src/plan/choose/fit.h"
+#include "src/plan/choose/ways.h"
 
 /* Bytes of device memory that a rank has and needs. */
 typedef struct weight {

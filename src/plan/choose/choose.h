@@ -6,7 +6,6 @@
 
 #include "src/plan/choose/advice.h"
 #include "src/plan/price/bill.h"
-#include "src/plan/price/estimate.h"
 
 /* Decides parallel.ranks_per_node if it is `auto` and collectives depend on it. node: ranks of
  * every node; 0: not known, or not equal. Errors: ERR_CONFIG if hierarchical collectives need a

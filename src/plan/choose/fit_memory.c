@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/plan/choose/fit.h"
+#include "src/plan/choose/ways.h"
 
 const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
 

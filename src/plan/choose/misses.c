@@ -1,5 +1,5 @@
 /* plan --fit and --recommend: the candidates that do not fit. */
-#include "src/plan/choose/recommend_text.h"
+#include "src/plan/choose/ways.h"
 
 void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row) {
     z3d_fit_row *nearest = row->memory.free < 0 ? &misses->nearest : &misses->nearest_elsewhere;

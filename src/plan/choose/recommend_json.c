@@ -1,5 +1,5 @@
 /* The results of plan --fit and --recommend, as JSON. */
-#include "src/plan/choose/recommend_text.h"
+#include "src/plan/choose/ways.h"
 
 static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
     static const char *const name[Z3D_LOSS_COUNT] = {

@@ -1,6 +1,6 @@
 /* The results of plan --fit and --recommend: the answer's keys, and a table of the other
  * candidates. */
-#include "src/plan/choose/recommend_text.h"
+#include "src/plan/choose/ways.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/plan/calibrate/row.h"
+#include "src/plan/calibrate/calibrate.h"
 #include "src/plan/choose/choose.h"
 #include "src/plan/paper/paper.h"
-#include "src/plan/paper/quantities.h"
 
 /* Columns for a run's name and place. Other columns are published numbers, numbers of the machine's
  * or the software's description, or keys of the configuration. */

@@ -2,8 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "src/plan/price/estimate.h"
-#include "src/plan/price/goodput.h"
+#include "src/plan/price/bill.h"
 #include "zero/program/layout.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
