@@ -231,7 +231,6 @@ static bool same_shape(const z3d_tensor *a, const z3d_tensor *b) {
            memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0;
 }
 
-/* The result of compare_tensors. */
 typedef struct findings {
     int compared, differing; /* parameters in both */
     int only[2];             /* tensors that only the first has; that only the second has */
@@ -438,7 +437,6 @@ static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3
     return status == Z3D_ERR_MEMORY ? status : Z3D_OK;
 }
 
-/* Says what was imported, and the next command. */
 static z3d_status describe_import(const char *folder, const char *dir, z3d_string *text) {
     z3d_checkpoint *c;
     z3d_config *config = NULL;

@@ -206,7 +206,6 @@ static void append_fish(z3d_string *out) {
 
 /* ---- man ---- */
 
-/* Appends a text with its own line breaks. */
 static void append_lines(z3d_string *out, const char *text) {
     z3d_string_append(out, ".nf\n");
     for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {

@@ -41,7 +41,6 @@ typedef struct wanted {
     bool markdown, keys, all;
 } wanted;
 
-/* Appends a valid configuration as YAML. */
 static void write(const z3d_config *config, const char *name, bool all, z3d_string *text) {
     static const char *const sizes[] = {"model.num_layers",          "model.hidden_size",
                                         "model.num_attention_heads", "model.seq_length",

@@ -144,7 +144,6 @@ static bool is_kind(const char *name, z3d_tokenizer_kind *out) {
     return false;
 }
 
-/* Creates a tokenizer from the files of --vocab and --merges. */
 static z3d_status make_of_kind(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                z3d_tokenizer **out) {
     if (kind == Z3D_TOKENIZER_BYTES && vocab)

@@ -33,7 +33,6 @@ static void append_help(z3d_string *text) {
               "All keys of a configuration:  zero3d config\n");
 }
 
-/* Prints the text or the error; frees the text. */
 static int finish(z3d_status status, const char *command, z3d_string *text) {
     const int code = status == Z3D_OK ? cli_print(text) : cli_finish(status, command);
     z3d_string_free(text);

@@ -54,7 +54,6 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
     return Z3D_OK;
 }
 
-/* Appends advice for a case that does not fit. */
 static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
                          const z3d_memory_need *need, const z3d_hardware *hardware,
                          z3d_string *text) {
@@ -91,7 +90,6 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
     return advise(config, of, node.threads, &estimate.fullest, hardware, text);
 }
 
-/* Predicts the step of the same configuration on the sim device. */
 static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
                           const z3d_gather_price gathers[2], const cli_plan_asked *options,
                           z3d_string *text) {
@@ -118,7 +116,6 @@ z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *options, 
     return z3d_choose_nodes(config, (int64_t)out->devices);
 }
 
-/* Appends the output of --memory. */
 static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_string *text) {
     z3d_string drawn = {0};
     Z3D_TRY(z3d_plan_memory_print(plan, text));
@@ -211,7 +208,6 @@ static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
     return Z3D_OK;
 }
 
-/* Checks which options are used together. */
 static z3d_status check_options(const cli_plan_asked *p, bool rank) {
     const bool chooses = p->fit || p->recommend, priced = p->tokens || p->price_text;
     if (p->steps.count && (chooses || priced || p->trace || p->schedule || rank ||

@@ -29,7 +29,6 @@ static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *har
     return Z3D_OK;
 }
 
-/* Saves the configuration that --fit or --recommend (`how`) found. */
 static z3d_status write_best(const z3d_config *config, const char *how, double seconds,
                              const z3d_hardware *hardware, const cli_plan_asked *asked,
                              z3d_string *said) {

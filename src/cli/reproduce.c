@@ -61,7 +61,6 @@ static z3d_status open_row(const char *folder, const z3d_paper_row *row, row_fil
     return z3d_read_file(out->path, 1 << 20, &out->found, &length);
 }
 
-/* Refuses to overwrite a file with other contents. */
 static z3d_status keep_changed(const char *folder) {
     enum { NAMED = 3 };
     int changed = 0;

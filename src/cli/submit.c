@@ -409,7 +409,6 @@ static z3d_status call_sbatch(const z3d_string *script) {
     return Z3D_ERROR(Z3D_ERR_IO, "sbatch refused the job; --dry-run prints the script");
 }
 
-/* Keeps the script, and submits it. */
 static z3d_status give(const request *r, const z3d_string *script, const z3d_string *facts) {
     if (r->output) Z3D_TRY(cli_write(r->output, script));
     fputs(text_of(facts), stderr);

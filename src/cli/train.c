@@ -98,7 +98,6 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
     return Z3D_OK;
 }
 
-/* Whether srun started the ranks. */
 static bool by_srun(int ranks) {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
     int64_t count;

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-/* Whether the configuration or the model refuses the candidate. */
 static bool is_refused(z3d_status status) {
     return status == Z3D_ERR_CONFIG || status == Z3D_ERR_TOPOLOGY;
 }

@@ -21,7 +21,6 @@ static int find_name(const char *name, const char *const *names, int count) {
     return -1;
 }
 
-/* A run, from its row. */
 typedef struct run {
     const char *configs, *paper, *title;
     z3d_csv csv;
@@ -31,6 +30,12 @@ typedef struct run {
     int ranks, rank;
     double kept;
 } run;
+
+static z3d_status find_file(const char *configs, const char *folder, const char *name,
+                            const char *ending, z3d_string *path) {
+    z3d_string_append(path, "%s/%s/%s.%s", configs, folder, name, ending);
+    return path->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name") : Z3D_OK;
+}
 
 /* ---- rows ---- */
 
@@ -51,7 +56,6 @@ static z3d_status at_line(const run *r, z3d_status status) {
     return z3d_error_context(status, "%.200s, line %d", r->csv.path, r->csv.line);
 }
 
-/* Reads a column with a number: ranks, rank or kept_per_bsh. */
 static z3d_status read_fact(run *r, int column, int which) {
     const z3d_csv *csv = &r->csv;
     double number = 0;
@@ -79,8 +83,7 @@ static z3d_status read_facts(run *r) {
         int which = find_name(csv->column[i], facts, FACTS);
         if (which >= 0) Z3D_TRY(read_fact(r, i, which));
     }
-    z3d_string_append(&path, "%s/hardware/%s.yaml", r->configs, fact(r, HARDWARE));
-    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name");
+    Z3D_TRY(find_file(r->configs, "hardware", fact(r, HARDWARE), "yaml", &path));
     const char *software = fact(r, SOFTWARE);
     z3d_status status =
         z3d_hardware_read_with(path.text, software[0] ? software : NULL, &r->hardware);
@@ -145,9 +148,8 @@ static z3d_status add_points(const run *r, const z3d_predicted *predicted, z3d_p
 
 static z3d_status read_base(const run *r) {
     z3d_string path = {0};
-    z3d_string_append(&path, "%s/published/%s.yaml", r->configs, r->paper);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name")
-                                    : z3d_config_read_file(r->config, path.text);
+    z3d_status status = find_file(r->configs, "published", r->paper, "yaml", &path);
+    if (status == Z3D_OK) status = z3d_config_read_file(r->config, path.text);
     z3d_string_free(&path);
     return status;
 }
@@ -184,9 +186,8 @@ static z3d_status run_rows(run *r, z3d_points *out) {
 
 static z3d_status run_paper(run *r, z3d_points *out) {
     z3d_string path = {0};
-    z3d_string_append(&path, "%s/published/%s.csv", r->configs, r->paper);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name")
-                                    : z3d_csv_open(path.text, &r->csv);
+    z3d_status status = find_file(r->configs, "published", r->paper, "csv", &path);
+    if (status == Z3D_OK) status = z3d_csv_open(path.text, &r->csv);
     if (status == Z3D_OK) {
         status = z3d_row_name_keys(&r->csv);
         if (status == Z3D_OK) status = check_header(&r->csv);
@@ -198,8 +199,7 @@ static z3d_status run_paper(run *r, z3d_points *out) {
 }
 
 static z3d_status open_list(const char *configs, z3d_string *path, z3d_csv *out) {
-    z3d_string_append(path, "%s/published/papers.csv", configs);
-    if (path->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name");
+    Z3D_TRY(find_file(configs, "published", "papers", "csv", path));
     Z3D_TRY(z3d_csv_open(path->text, out));
     if (z3d_csv_field(out, "name") && z3d_csv_field(out, "title")) return Z3D_OK;
     z3d_status status = z3d_csv_refuse(out, "expected the columns name and title", NULL);

@@ -132,7 +132,6 @@ static z3d_status print_zero_errors(const z3d_points *points, z3d_string *out) {
     return Z3D_OK;
 }
 
-/* Prints a line for each table of the other papers. */
 static z3d_status print_paper_errors(const z3d_points *points, z3d_string *out) {
     for (int i = 0; i < points->count; i++) {
         const z3d_point *p = &points->point[i];

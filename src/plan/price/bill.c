@@ -119,8 +119,7 @@ static z3d_status choose_interval(const z3d_hardware *hardware, const z3d_bill *
 }
 
 z3d_status z3d_goodput_find(const z3d_hardware *hardware, const z3d_saving *saving,
-                            const z3d_bill *bill, double step_seconds, z3d_goodput *out) {
-    z3d_goodput *g = out;
+                            const z3d_bill *bill, double step_seconds, z3d_goodput *g) {
     *g = (z3d_goodput){.mtbf = -1,
                        .start = hardware->restart > 0 ? hardware->restart : -1,
                        .load = saving->load_seconds,
@@ -161,9 +160,9 @@ static void line(z3d_string *out, const char *name, double seconds, const char *
 }
 
 static void interval_line(z3d_string *out, const char *name, double seconds, double step) {
-    z3d_string_append(out, "  %-28s %s, %.0f step%s\n", name, z3d_seconds_text(seconds).text,
-                      fmax(1, round(seconds / step)),
-                      fmax(1, round(seconds / step)) > 1 ? "s" : "");
+    const double steps = fmax(1, round(seconds / step));
+    z3d_string_append(out, "  %-28s %s, %.0f step%s\n", name, z3d_seconds_text(seconds).text, steps,
+                      steps > 1 ? "s" : "");
 }
 
 static void print_interval(const z3d_hardware *hardware, const z3d_goodput *g, const z3d_bill *bill,

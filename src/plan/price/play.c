@@ -15,7 +15,6 @@ typedef struct lane {
     int64_t ids;
 } lane;
 
-/* The cost of an event of a tape on this hardware. */
 typedef struct price {
     double seconds, bytes, between_nodes;
     double launch;  /* seconds of the host's thread before the event */
@@ -25,7 +24,6 @@ typedef struct price {
     bool host;      /* a kernel of the host's lane */
 } price;
 
-/* A send or a receive. */
 typedef struct transfer {
     const z3d_event *call;
     double started, seconds;

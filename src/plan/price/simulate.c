@@ -220,10 +220,3 @@ void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
     out->free = out->capacity - (double)out->arena - out->overhead - extra;
     out->fits = z3d_memory_room(out) >= 0;
 }
-
-void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
-                           const z3d_hardware *hardware, double extra, z3d_memory_need *out) {
-    const z3d_sim_stage *of = &simulation->stage[stage];
-    z3d_memory_find(of->arena, of->snapshot, hardware,
-                    z3d_mesh_size(&simulation->mesh, Z3D_AXES_WORLD), extra, out);
-}

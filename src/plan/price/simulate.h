@@ -147,8 +147,6 @@ typedef struct z3d_memory_need {
 /* arena: bytes by space. ranks: of the world. extra: more bytes of device memory. */
 void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
                      const z3d_hardware *hardware, int ranks, double extra, z3d_memory_need *out);
-void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
-                           const z3d_hardware *hardware, double extra, z3d_memory_need *out);
 /* Free bytes of a rank's host memory; < 0: so many are missing. */
 double z3d_memory_host_free(const z3d_memory_need *need);
 /* The same for its share of the disks. */
