@@ -68,11 +68,12 @@ bool cli_is_in_path(const char *name);
 /* Whether `given` is probably a misspelt `name`, of a command or an option. */
 bool cli_is_near(const char *given, const char *name);
 
-/* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE: an
+/* Reads the file of a configuration and its key=value arguments. ERR_USAGE: no file (NULL); an
  * argument is not an assignment. ERR_CONFIG: all errors of the file, the arguments and
  * z3d_config_check, also the errors for this number of ranks (0: not known); or no key of the model
  * is set. The caller destroys *out. */
-z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **out);
+z3d_status cli_read_config(const char *file, int count, char **assignments, int ranks,
+                           z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);

@@ -133,27 +133,28 @@ bool cli_is_in_path(const char *name) {
 }
 
 /* Reads a configuration, or a part of one without a model. */
-static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **out) {
+static z3d_status read_any(const char *file, int count, char **assignments, int ranks,
+                           z3d_config **out) {
     *out = NULL;
-    if (count < 1)
+    if (!file)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "a configuration file is missing, for example configs/demo.yaml");
-    for (int i = 1; i < count; i++)
-        if (!strchr(arguments[i], '='))
+    for (int i = 0; i < count; i++)
+        if (!strchr(assignments[i], '='))
             return Z3D_ERROR(
                 Z3D_ERR_USAGE,
                 "'%s' is not key=value (usage: one configuration file, then key=value arguments)",
-                arguments[i]);
-    if (z3d_is_folder(arguments[0]))
+                assignments[i]);
+    if (z3d_is_folder(file))
         return Z3D_ERROR(Z3D_ERR_IO,
-                         "%s is a folder; a configuration is a file: write %s/config.yaml",
-                         arguments[0], arguments[0]);
+                         "%s is a folder; a configuration is a file: write %s/config.yaml", file,
+                         file);
     z3d_config *config;
     Z3D_TRY(z3d_config_create(&config));
     int data;
-    z3d_status status = z3d_config_read_file(config, arguments[0]);
-    for (int i = 1; i < count && (status == Z3D_OK || status == Z3D_ERR_CONFIG); i++)
-        status = z3d_config_override(config, arguments[i]);
+    z3d_status status = z3d_config_read_file(config, file);
+    for (int i = 0; i < count && (status == Z3D_OK || status == Z3D_ERR_CONFIG); i++)
+        status = z3d_config_override(config, assignments[i]);
     /* Reports all errors at once. */
     if (status == Z3D_ERR_CONFIG)
         status = ranks > 0 ? z3d_config_settle(config, &z3d_model_rules, ranks, &data)
@@ -185,8 +186,9 @@ static z3d_status refuse_without_model(const char *path) {
     return status;
 }
 
-z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **out) {
-    Z3D_TRY(read_any(count, arguments, ranks, out));
+z3d_status cli_read_config(const char *file, int count, char **assignments, int ranks,
+                           z3d_config **out) {
+    Z3D_TRY(read_any(file, count, assignments, ranks, out));
     for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++) {
         const char *path = z3d_config_meanings[i].path;
         if (strncmp(path, "model.", 6) == 0 && z3d_config_is_set(*out, path)) return Z3D_OK;
@@ -194,7 +196,7 @@ z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **
     z3d_config_tell(*out);
     z3d_config_destroy(*out);
     *out = NULL;
-    return refuse_without_model(arguments[0]);
+    return refuse_without_model(file);
 }
 
 /* Indents all lines of a message after the first. */

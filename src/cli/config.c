@@ -68,7 +68,7 @@ static z3d_status describe(int count, char **arguments, const wanted *wanted, z3
     if (wanted->markdown || wanted->keys)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys do not take a CONFIG");
     z3d_config *config;
-    Z3D_TRY(cli_read_config(count, arguments, 0, &config));
+    Z3D_TRY(cli_read_config(arguments[0], count - 1, arguments + 1, 0, &config));
     z3d_status status = z3d_config_check_training(config, &z3d_model_rules);
     if (status == Z3D_OK) write(config, arguments[0], wanted->all, text);
     z3d_config_destroy(config);

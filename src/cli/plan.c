@@ -264,7 +264,7 @@ static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_ask
 static z3d_status show(int count, char **arguments, const cli_plan_asked *p, z3d_string *text) {
     z3d_config *config;
     if (p->hardware && strcmp(p->hardware, "list") == 0) return z3d_machines_list(text);
-    Z3D_TRY(cli_read_config(count, arguments, 0, &config));
+    Z3D_TRY(cli_read_config(count ? arguments[0] : NULL, count - 1, arguments + 1, 0, &config));
     z3d_status status = p->steps.count           ? cli_plan_calibrate(config, p, text)
                         : p->fit || p->recommend ? cli_plan_best(&config, p, text)
                                                  : plan_config(config, p->ranks, p->rank, p, text);

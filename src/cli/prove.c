@@ -1,5 +1,4 @@
 /* zero3d prove: whether two configurations train equally to the bit. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/cli/cli.h"
@@ -43,17 +42,6 @@ static z3d_status read_ranks(const char *text, int ranks[2]) {
     return comma ? read_one(comma + 1, strlen(comma + 1), text, &ranks[1]) : Z3D_OK;
 }
 
-/* Reads one of the two files, with the assignments after both files. */
-static z3d_status read_side(int count, char **argv, int file, z3d_config **out) {
-    char **own;
-    Z3D_TRY(z3d_new((size_t)count, sizeof *own, "arguments", &own));
-    own[0] = argv[file];
-    for (int i = 3; i <= count; i++) own[i - 2] = argv[i];
-    z3d_status status = cli_read_config(count - 1, own, 0, out);
-    free(own);
-    return status;
-}
-
 static z3d_status check_arguments(int count, char **argv) {
     if (count >= 2 && !strchr(argv[1], '=') && !strchr(argv[2], '=')) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE, "expected two configuration files, then key=value arguments");
@@ -68,8 +56,8 @@ static z3d_status answer(int argc, char **argv, cli_answer *out) {
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(check_arguments(count, argv));
     Z3D_TRY(read_ranks(ranks_text, ranks));
-    z3d_status status = read_side(count, argv, 1, &config[0]);
-    if (status == Z3D_OK) status = read_side(count, argv, 2, &config[1]);
+    z3d_status status = cli_read_config(argv[1], count - 2, argv + 3, 0, &config[0]);
+    if (status == Z3D_OK) status = cli_read_config(argv[2], count - 2, argv + 3, 0, &config[1]);
     if (status == Z3D_OK)
         status = z3d_prove(&(z3d_prove_side){config[0], ranks[0], argv[1]},
                            &(z3d_prove_side){config[1], ranks[1], argv[2]}, &proof);

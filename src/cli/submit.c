@@ -44,14 +44,12 @@ static const char help[] =
     "             --hardware configs/hardware/dgx2-v100.yaml checkpoint.interval=100 --dry-run\n";
 
 typedef struct request {
-    const char *nodes, *time, *ranks, *cpus, *hardware, *software, *runs, *signal, *output,
-        *setup_file;
+    z3d_job job;
+    const char *nodes, *ranks, *cpus, *hardware, *software, *signal, *output, *setup_file;
     bool dry_run, force;
     cli_values sbatch, srun, setup;
     z3d_string command; /* as it was typed */
     z3d_string missing; /* what a job would lack, for the warnings of a dry run */
-    char **arguments;   /* first the files, then the assignments */
-    int files, count;
 } request;
 
 enum { MOST = 1000000 };
@@ -168,61 +166,55 @@ static z3d_status check_srun(const char *text) {
 static z3d_status check_output(const request *r) {
     const cli_output output = {r->output, &z3d_output_script};
     const char *const others[] = {r->hardware, r->software, r->setup_file};
-    Z3D_TRY(cli_check_outputs(&output, 1, (const char *const *)r->arguments, r->files, r->force));
+    Z3D_TRY(cli_check_outputs(&output, 1, (const char *const *)r->job.configs, r->job.config_count,
+                              r->force));
     return cli_check_outputs(&output, 1, others, sizeof others / sizeof *others, r->force);
 }
 
 static z3d_status read_arguments(int argc, char **argv, request *r) {
-    const cli_option options[] = {{"nodes", &r->nodes, NULL, NULL},
-                                  {"time", &r->time, NULL, NULL},
-                                  {"ranks-per-node", &r->ranks, NULL, NULL},
-                                  {"cpus-per-rank", &r->cpus, NULL, NULL},
-                                  {"hardware", &r->hardware, NULL, NULL},
-                                  {"software", &r->software, NULL, NULL},
-                                  {"runs", &r->runs, NULL, NULL},
-                                  {"signal", &r->signal, NULL, NULL},
-                                  {"sbatch", NULL, NULL, &r->sbatch},
-                                  {"srun", NULL, NULL, &r->srun},
-                                  {"setup", NULL, NULL, &r->setup},
-                                  {"setup-file", &r->setup_file, NULL, NULL},
-                                  {"output", &r->output, NULL, NULL},
-                                  {"dry-run", NULL, &r->dry_run, NULL},
-                                  {"force", NULL, &r->force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
-    Z3D_TRY(cli_parse(argc, argv, options, &r->count));
-    r->arguments = argv + 1;
-    while (r->files < r->count && !strchr(r->arguments[r->files], '=')) r->files++;
-    if (r->files == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "no configuration: give its file");
+    z3d_job *job = &r->job;
+    int count;
+    const cli_option options[] = {
+        {"nodes", &r->nodes, NULL, NULL},          {"time", &job->time, NULL, NULL},
+        {"ranks-per-node", &r->ranks, NULL, NULL}, {"cpus-per-rank", &r->cpus, NULL, NULL},
+        {"hardware", &r->hardware, NULL, NULL},    {"software", &r->software, NULL, NULL},
+        {"runs", &job->runs, NULL, NULL},          {"signal", &r->signal, NULL, NULL},
+        {"sbatch", NULL, NULL, &r->sbatch},        {"srun", NULL, NULL, &r->srun},
+        {"setup", NULL, NULL, &r->setup},          {"setup-file", &r->setup_file, NULL, NULL},
+        {"output", &r->output, NULL, NULL},        {"dry-run", NULL, &r->dry_run, NULL},
+        {"force", NULL, &r->force, NULL},          {NULL, NULL, NULL, NULL}};
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    job->configs = argv + 1;
+    while (job->config_count < count && !strchr(job->configs[job->config_count], '='))
+        job->config_count++;
+    job->assignments = job->configs + job->config_count;
+    job->assignment_count = count - job->config_count;
+    if (job->config_count == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "no configuration: give its file");
     if (!r->nodes) return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes N is missing");
     for (int i = 0; i < r->sbatch.count; i++) Z3D_TRY(check_sbatch(r->sbatch.value[i]));
     for (int i = 0; i < r->srun.count; i++) Z3D_TRY(check_srun(r->srun.value[i]));
     return check_output(r);
 }
 
-static z3d_status read_job(const request *r, z3d_job *job) {
+static z3d_status read_job(request *r) {
     enum { SIGNAL = 300 };
+    z3d_job *job = &r->job;
     int64_t limit;
-    *job = (z3d_job){.time = r->time,
-                     .signal = SIGNAL,
-                     .options = r->sbatch.value,
-                     .option_count = r->sbatch.count,
-                     .srun = r->srun.value,
-                     .srun_count = r->srun.count,
-                     .configs = r->arguments,
-                     .config_count = r->files,
-                     .runs = r->runs,
-                     .assignments = r->arguments + r->files,
-                     .assignment_count = r->count - r->files};
+    job->signal = SIGNAL;
+    job->options = r->sbatch.value;
+    job->option_count = r->sbatch.count;
+    job->srun = r->srun.value;
+    job->srun_count = r->srun.count;
     Z3D_TRY(read_nodes(r->nodes, job));
     Z3D_TRY(read_number(r->ranks, "ranks-per-node", MOST, &job->ranks));
     Z3D_TRY(read_number(r->cpus, "cpus-per-rank", MOST, &job->cpus));
     Z3D_TRY(read_number(r->signal, "signal", Z3D_JOB_MOST_SIGNAL, &job->signal));
-    if (!r->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
-    if (!z3d_job_seconds(r->time, &limit))
+    if (!job->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
+    if (!z3d_job_seconds(job->time, &limit))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--time %s: expected a time limit such as 8:00:00, 1-12 (days-hours) or "
                          "30 (minutes)",
-                         r->time);
+                         job->time);
     return Z3D_OK;
 }
 
@@ -333,14 +325,13 @@ static z3d_status note_folders(const z3d_config *config, const z3d_job *job, fol
     return Z3D_OK;
 }
 
-static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const char *name,
-                              folders *folders, int i) {
+static z3d_status plan_config(request *r, const char *name, folders *folders, int i) {
+    z3d_job *job = &r->job;
     z3d_config *config;
     z3d_hardware hardware;
     bool known, chosen = false;
     const char *path = job->configs[i];
-    arguments[0] = job->configs[i];
-    Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, 0, &config));
+    Z3D_TRY(cli_read_config(path, job->assignment_count, job->assignments, 0, &config));
     z3d_status status = z3d_train_data_count(config);
     if (r->dry_run) status = Z3D_OK; /* the data may be on another machine */
     if (status == Z3D_OK) status = note_folders(config, job, folders, i);
@@ -360,25 +351,22 @@ static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const 
     return status == Z3D_OK || named ? status : z3d_error_context(status, "%s", path);
 }
 
-static z3d_status plan_all(request *r, z3d_job *job) {
-    char **arguments = NULL;
-    folders *folders = NULL;
-    z3d_status status = z3d_new((size_t)r->count + 1, sizeof *arguments, "arguments", &arguments);
-    Z3D_TRY(status);
-    status = z3d_new((size_t)job->config_count, sizeof *folders, "folders", &folders);
-    for (int k = 0; k < job->assignment_count; k++) arguments[k + 1] = job->assignments[k];
+static z3d_status plan_all(request *r) {
+    const z3d_job *job = &r->job;
+    folders *folders;
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_new((size_t)job->config_count, sizeof *folders, "folders", &folders));
     for (int i = 0; i < job->config_count && status == Z3D_OK; i++) {
         z3d_string name = {0};
         append_job_name(job->configs[i], &name);
-        status = plan_config(r, job, arguments, text_of(&name), folders, i);
+        status = plan_config(r, text_of(&name), folders, i);
         z3d_string_free(&name);
     }
-    for (int i = 0; folders && i < job->config_count; i++) {
+    for (int i = 0; i < job->config_count; i++) {
         z3d_string_free(&folders[i].run);
         z3d_string_free(&folders[i].checkpoints);
     }
     free(folders);
-    free(arguments);
     int64_t limit;
     if (status == Z3D_OK && z3d_job_seconds(job->time, &limit) && job->signal >= limit)
         status = Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -409,31 +397,31 @@ static z3d_status call_sbatch(const z3d_string *script) {
     return Z3D_ERROR(Z3D_ERR_IO, "sbatch refused the job; --dry-run prints the script");
 }
 
-static z3d_status give(const request *r, const z3d_string *script, const z3d_string *facts) {
+static z3d_status give(const request *r, const z3d_string *script) {
     if (r->output) Z3D_TRY(cli_write(r->output, script));
-    fputs(text_of(facts), stderr);
+    fputs(text_of(&r->job.facts), stderr);
     fputs(text_of(&r->missing), stderr);
     return r->dry_run ? Z3D_OK : call_sbatch(script);
 }
 
 static z3d_status submit(request *r, cli_answer *out) {
-    z3d_job job;
+    z3d_job *job = &r->job;
     z3d_string script = {0}, name = {0};
-    Z3D_TRY(read_job(r, &job));
-    z3d_status status = z3d_job_setup(r->setup_file, r->setup.value, r->setup.count, &job.setup);
-    if (status == Z3D_OK) status = plan_all(r, &job);
-    append_job_name(job.configs[0], &name);
-    job.name = name.text;
-    job.command = text_of(&r->command);
-    if (status == Z3D_OK && !name.failed) z3d_job_script(&job, &script);
+    Z3D_TRY(read_job(r));
+    z3d_status status = z3d_job_setup(r->setup_file, r->setup.value, r->setup.count, &job->setup);
+    if (status == Z3D_OK) status = plan_all(r);
+    append_job_name(job->configs[0], &name);
+    job->name = name.text;
+    job->command = text_of(&r->command);
+    if (status == Z3D_OK && !name.failed) z3d_job_script(job, &script);
     if (status == Z3D_OK && (script.failed || name.failed))
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the script");
-    if (status == Z3D_OK) status = give(r, &script, &job.facts);
+    if (status == Z3D_OK) status = give(r, &script);
     if (r->dry_run && !r->output)
         out->text = script;
     else
         z3d_string_free(&script);
-    z3d_job_release(&job);
+    z3d_job_release(job);
     z3d_string_free(&name);
     return status;
 }

@@ -90,7 +90,7 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
-    Z3D_TRY(cli_read_config(count, argv + 1, ranks, config));
+    Z3D_TRY(cli_read_config(count ? argv[1] : NULL, count - 1, argv + 2, ranks, config));
     Z3D_TRY(read_recording(rank, steps, asked));
     if (digest) Z3D_TRY(z3d_config_override(*config, "training.digest=true"));
     if (trace && !z3d_config_is_set(*config, "training.trace_steps"))
