@@ -90,12 +90,12 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
     return advise(config, of, node.threads, &estimate.fullest, hardware, text);
 }
 
-static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
+static z3d_status predict(z3d_config *config, const z3d_hardware *hardware,
                           const z3d_gather_price gathers[2], const cli_plan_asked *options,
                           z3d_string *text) {
     z3d_case *of;
     z3d_sim_node node = z3d_case_node(config, hardware);
-    Z3D_TRY(z3d_case_create(config, ranks, rank, node, &of));
+    Z3D_TRY(z3d_case_create(config, options->ranks, options->rank, node, &of));
     z3d_status status = price(config, of, node, hardware, gathers, options, text);
     z3d_case_destroy(of);
     return status;
@@ -149,37 +149,36 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
 }
 
 /* Decides the keys that are `auto`, and says why. */
-static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
-                         z3d_gather_price gathers[2], z3d_string *text) {
+static z3d_status choose(z3d_config *config, const cli_plan_asked *options,
+                         const z3d_hardware *hardware, z3d_gather_price gathers[2],
+                         z3d_string *text) {
     static const char *const key[] = {"granularity", "cpu_checkpointing", "offload_optimizer.ratio",
                                       "pipeline_gather", "recompute_activation"};
     enum { KEYS = sizeof key / sizeof *key };
     z3d_string why[KEYS] = {{0}};
-    const z3d_choice at = {.ranks = ranks, .hardware = hardware};
+    const z3d_choice at = {.ranks = options->ranks, .hardware = hardware};
     z3d_status status = z3d_choose_granularity(config, &at, Z3D_GRANULARITY_NONE, &why[0]);
     if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &why[1]);
     if (status == Z3D_OK) status = z3d_choose_ratio(config, &at, &why[2]);
     if (status == Z3D_OK) status = z3d_choose_gather(config, &at, gathers, &why[3]);
     if (status == Z3D_OK) status = z3d_choose_activation(config, &at, &why[4]);
     for (int k = 0; k < KEYS; k++) {
-        if (why[k].length && !quiet)
+        if (why[k].length && !options->json)
             z3d_string_append(text, "%s auto: %s\n\n", key[k], why[k].text);
         z3d_string_free(&why[k]);
     }
     return status;
 }
 
-static z3d_status plan_config(z3d_config *config, int ranks, int rank,
-                              const cli_plan_asked *options, z3d_string *text) {
+static z3d_status plan_config(z3d_config *config, const cli_plan_asked *options, z3d_string *text) {
     z3d_hardware hardware;
     z3d_gather_price gathers[2];
     z3d_plan *plan = NULL;
     bool known;
     z3d_status status = cli_plan_hardware(config, options, &known, &hardware);
-    if (status == Z3D_OK)
-        status = choose(config, ranks, known ? &hardware : NULL, options->json, gathers, text);
+    if (status == Z3D_OK) status = choose(config, options, known ? &hardware : NULL, gathers, text);
     if (status == Z3D_OK && (!options->hardware || options->print_program || options->memory)) {
-        status = z3d_plan_create(config, ranks, rank, &plan);
+        status = z3d_plan_create(config, options->ranks, options->rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, options->print_program, text);
         if (status == Z3D_OK && options->memory) status = show_memory(plan, options->picture, text);
         if (status == Z3D_OK && !known && z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD) == 1)
@@ -187,7 +186,7 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank,
         if (options->hardware) z3d_string_append(text, "\n");
     }
     if (status == Z3D_OK && options->hardware)
-        status = predict(config, ranks, rank, &hardware, gathers, options, text);
+        status = predict(config, &hardware, gathers, options, text);
     z3d_plan_destroy(plan);
     return status;
 }
@@ -267,7 +266,7 @@ static z3d_status show(int count, char **arguments, const cli_plan_asked *p, z3d
     Z3D_TRY(cli_read_config(count ? arguments[0] : NULL, count - 1, arguments + 1, 0, &config));
     z3d_status status = p->steps.count           ? cli_plan_calibrate(config, p, text)
                         : p->fit || p->recommend ? cli_plan_best(&config, p, text)
-                                                 : plan_config(config, p->ranks, p->rank, p, text);
+                                                 : plan_config(config, p, text);
     z3d_config_destroy(config);
     return status;
 }

@@ -168,13 +168,10 @@ static z3d_row_text stage_of(const z3d_fit_row *row) {
     return out;
 }
 
-static const char *sequence_of(const z3d_fit_layout *layout) {
-    return layout->tensor == 1 ? "-" : layout->sequence_parallel ? "yes" : "no";
-}
-
 static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     const z3d_fit_row *row = &r->row[index];
     const z3d_fit_layout *l = &row->layout;
+    const char *sequence = l->tensor == 1 ? "-" : l->sequence_parallel ? "yes" : "no";
     char batch[48], stages[32], replay[32];
     snprintf(batch, sizeof batch, "%lld x %lld", (long long)row->micro_batch,
              (long long)row->accumulation);
@@ -182,7 +179,7 @@ static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     snprintf(replay, sizeof replay, "%s%s%s", z3d_fit_granularities[row->granularity],
              row->partition ? " P_a" : "", row->offload ? " cpu" : "");
     z3d_string_append(out, "%2d %3d %3s %-7s %4d %-11s %-6s %-10s %9s %-12s %5.3g %7.4g %5.1f %%\n",
-                      index + 1, l->tensor, sequence_of(l), stages, l->data, z3d_row_schedule(l),
+                      index + 1, l->tensor, sequence, stages, l->data, z3d_row_schedule(l),
                       stage_of(row).text, z3d_row_tiers(row).text, batch, replay,
                       row->memory.free * GIB, row->seconds, 100 * z3d_row_mfu(r, row));
 }

@@ -1,5 +1,4 @@
-/* Measures a folder's disk. As checkpoints use it: all ranks at once write pieces to the disk, then
- * read them back from the disk. As offload uses it: writes, reads, and both at once, through the
+/* Measures a folder's disk: as checkpoints use it, with a file; as offload uses it, through the
  * disk lane. */
 #include <errno.h>
 #include <fcntl.h>
@@ -155,11 +154,6 @@ static z3d_status open_lane(lane *l, const char *folder, int ranks) {
     return Z3D_OK;
 }
 
-static void close_lane(lane *l) {
-    z3d_disk_destroy(l->disk);
-    free(l->memory);
-}
-
 /* With reads at the same time, writes go to pieces half of the file away. */
 static z3d_status start_pieces(lane *l, unsigned ways, int64_t at, int64_t ticket[2]) {
     char *memory = l->memory + at / PIECE % 2 * PIECE;
@@ -217,7 +211,8 @@ static z3d_status measure_lane(z3d_world *world, const char *folder, z3d_hardwar
         status = measure_turn(world, &l, WRITES, &write);
     if (status == Z3D_OK) status = measure_turn(world, &l, READS, &read);
     if (status == Z3D_OK) status = measure_turn(world, &l, WRITES | READS, &each);
-    close_lane(&l);
+    z3d_disk_destroy(l.disk);
+    free(l.memory);
     if (status != Z3D_OK) return status;
     out->nvme_write = write;
     out->nvme_read = read;
