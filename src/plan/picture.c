@@ -168,7 +168,7 @@ static void draw_legend(const z3d_plan *plan, z3d_string *out) {
 static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_mesh *t = &plan->mesh;
-    char text[256], parameters[96];
+    char text[256];
     z3d_string_append(out,
                       "%sxmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
                       "width=\"%d\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"13\">\n"
@@ -183,10 +183,9 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     snprintf(text, sizeof text,
              "Memory of rank %d over a training step: %s, %s, ZeRO-%d, "
              "%s, micro-batch %lld x %d%s%s%s",
-             t->rank, z3d_model_parameters_text(plan->model, parameters, sizeof parameters),
-             z3d_mesh_name(t).text, c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch,
-             c->accumulation, c->recompute ? ", full recompute" : "",
-             c->partition_activations ? ", P_a" : "",
+             t->rank, z3d_model_parameters_text(plan->model).text, z3d_mesh_name(t).text, c->stage,
+             z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
+             c->recompute ? ", full recompute" : "", c->partition_activations ? ", P_a" : "",
              (const char *const[]){"", "+cpu", "+nvme"}[c->checkpoint_space]);
     z3d_picture_text(out, LEFT, 34, "start", text);
     z3d_string_append(out, "</g>\n");

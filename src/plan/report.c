@@ -21,11 +21,10 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
     const z3d_mesh *t = &plan->mesh;
     const z3d_program_config *c = &plan->program_config;
     const z3d_model_facts *facts = &plan->model->facts;
-    char parameters[96];
     int64_t samples = z3d_samples_in_all(c, t) * c->accumulation;
     z3d_string_append(out, "model          %s: %s, sequence %lld, vocabulary %lld (padded %lld)\n",
-                      z3d_model_parameters_text(plan->model, parameters, sizeof parameters),
-                      facts->shape, (long long)facts->tokens, (long long)facts->vocabulary,
+                      z3d_model_parameters_text(plan->model).text, facts->shape,
+                      (long long)facts->tokens, (long long)facts->vocabulary,
                       (long long)facts->padded_vocabulary);
     print_world(t, out);
     z3d_string_append(out,

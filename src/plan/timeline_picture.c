@@ -61,10 +61,9 @@ bool z3d_timeline_kind_of(z3d_opcode opcode, z3d_timeline_kind *out) {
 
 void z3d_timeline_title(const z3d_model *model, const z3d_mesh *mesh,
                         const z3d_program_config *program, z3d_string *out) {
-    char parameters[96];
     z3d_string_append(out, "%s, %s, ZeRO-%d, %s, micro-batch %lld x %d",
-                      z3d_model_parameters_text(model, parameters, sizeof parameters),
-                      z3d_mesh_name(mesh).text, program->stage, z3d_dtype_name(program->dtype),
+                      z3d_model_parameters_text(model).text, z3d_mesh_name(mesh).text,
+                      program->stage, z3d_dtype_name(program->dtype),
                       (long long)program->micro_batch, program->accumulation);
     if (z3d_mesh_size(mesh, Z3D_ROLE_STAGES) > 1)
         z3d_string_append(out, ", %s", z3d_schedule_name(program->pipeline.schedule));

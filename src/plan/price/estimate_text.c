@@ -12,15 +12,14 @@ static const z3d_ledger *ledger_of(const z3d_case *of) {
 static void print_case(const z3d_case *of, z3d_string *out) {
     const z3d_program_config *c = &of->program;
     const z3d_mesh *mesh = &of->mesh;
-    char parameters[96];
     z3d_string_append(out,
                       "%s: %s, sequence %lld; %d ranks "
                       "= %s\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
-                      z3d_model_parameters_text(of->model, parameters, sizeof parameters),
-                      of->model->facts.shape, (long long)of->model->facts.tokens,
-                      z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_name(mesh).text, c->stage,
-                      z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
-                      c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
+                      z3d_model_parameters_text(of->model).text, of->model->facts.shape,
+                      (long long)of->model->facts.tokens, z3d_mesh_size(mesh, Z3D_AXES_WORLD),
+                      z3d_mesh_name(mesh).text, c->stage, z3d_dtype_name(c->dtype),
+                      (long long)c->micro_batch, c->accumulation, c->recompute ? ", recompute" : "",
+                      c->partition_activations ? ", P_a" : "",
                       (const char *const[]){"", ", checkpoints in host memory",
                                             ", checkpoints on the disk"}[c->checkpoint_space],
                       of->model->sequence_parallel ? ", sequence parallel" : "");
