@@ -124,7 +124,7 @@ static z3d_status list(request *r) {
 static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
     int64_t parameters = 0, trained = 0;
     const unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
-    char more[48] = "";
+    char more[64] = "";
     for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
         const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         z3d_part whole;

@@ -72,7 +72,7 @@ bool cli_is_near(const char *given, const char *name);
  * argument is not an assignment. ERR_CONFIG: all errors of the file, the arguments and
  * z3d_config_check, also the errors for this number of ranks (0: not known); or no key of the model
  * is set. The caller destroys *out. */
-z3d_status cli_read_config(const char *file, int count, char **assignments, int ranks,
+z3d_status cli_read_config(const char *file, int count, char *const *assignments, int ranks,
                            z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */

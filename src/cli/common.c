@@ -133,7 +133,7 @@ bool cli_is_in_path(const char *name) {
 }
 
 /* Reads a configuration, or a part of one without a model. */
-static z3d_status read_any(const char *file, int count, char **assignments, int ranks,
+static z3d_status read_any(const char *file, int count, char *const *assignments, int ranks,
                            z3d_config **out) {
     *out = NULL;
     if (!file)
@@ -186,7 +186,7 @@ static z3d_status refuse_without_model(const char *path) {
     return status;
 }
 
-z3d_status cli_read_config(const char *file, int count, char **assignments, int ranks,
+z3d_status cli_read_config(const char *file, int count, char *const *assignments, int ranks,
                            z3d_config **out) {
     Z3D_TRY(read_any(file, count, assignments, ranks, out));
     for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++) {

@@ -168,7 +168,7 @@ static void draw_legend(const z3d_plan *plan, z3d_string *out) {
 static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_mesh *t = &plan->mesh;
-    char text[256];
+    char text[320];
     z3d_string_append(out,
                       "%sxmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
                       "width=\"%d\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"13\">\n"

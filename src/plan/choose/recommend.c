@@ -15,6 +15,7 @@
  * lower bound of the arena, which the planner reaches within a percent. Memory is really planned
  * for the best, and for candidates that leave less than three percent free. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/plan/choose/ways.h"

@@ -3,6 +3,7 @@
 #include "src/plan/choose/ways.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "parallel/schedule/schedule.h"

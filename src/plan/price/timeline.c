@@ -1,6 +1,8 @@
 /* The spans of this rank as Chrome trace events. */
 #include "src/plan/price/simulate.h"
 
+#include <stdio.h>
+
 static const char *name_lane(int lane) {
     static const char *const names[] = {"copies", "disk", "disk writes", "host"};
     _Static_assert(sizeof names / sizeof *names == Z3D_LANES - Z3D_LANE_COPY, "a name each");
