@@ -417,14 +417,13 @@ static z3d_status append_family(const z3d_config *config, z3d_string *out) {
 
 static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3d_string *out,
                                    bool *chats) {
-    z3d_string path = {0};
+    char *path;
     z3d_tokenizer *tokenizer = NULL;
     z3d_status status = Z3D_OK;
-    z3d_string_append(&path, "%s/tokenizer", dir);
-    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
-    const bool there = access(path.text, F_OK) == 0;
+    Z3D_TRY(z3d_join_path(dir, "tokenizer", &path));
+    const bool there = access(path, F_OK) == 0;
     if (there)
-        status = z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, path.text, NULL,
+        status = z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, path, NULL,
                                       &tokenizer);
     if (tokenizer)
         z3d_string_append(out, "%s of %d ids", tokenizer->name, (int)tokenizer->vocab_size);
@@ -433,7 +432,7 @@ static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3
                           z3d_error_message());
     *chats = tokenizer && z3d_tokenizer_answer_end(tokenizer) >= 0;
     z3d_tokenizer_destroy(tokenizer);
-    z3d_string_free(&path);
+    free(path);
     return status == Z3D_ERR_MEMORY ? status : Z3D_OK;
 }
 

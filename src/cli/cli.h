@@ -1,5 +1,5 @@
 /* src/cli: the program `zero3d`. main.c has the table of commands; each command is one file. A
- * command reads its arguments, calls the library and prints; it decides nothing itself. */
+ * command reads its arguments, calls the library and answers; it decides nothing itself. */
 #ifndef ZERO3D_CLI_CLI_H
 #define ZERO3D_CLI_CLI_H
 
@@ -18,6 +18,7 @@ enum {
                            of sysexits.h) */
 };
 
+/* The answer of a command; main prints the text. */
 typedef struct cli_answer {
     z3d_string text; /* for standard output */
     int code;        /* the exit code if no error is returned and the text can be printed */

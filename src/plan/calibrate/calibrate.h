@@ -14,6 +14,8 @@ z3d_status z3d_row_name_keys(z3d_csv *csv);
 z3d_status z3d_row_assign(const z3d_csv *csv, int column, z3d_config *config);
 /* Reads the number of ranks in this column. */
 z3d_status z3d_row_ranks(const z3d_csv *csv, int column, int *out);
+/* Puts file and line before the message of an error without them; returns `status`. */
+z3d_status z3d_row_context(const z3d_csv *csv, z3d_status status);
 
 enum { Z3D_CALIBRATED_MOST = 3, Z3D_STEPS_LEAST = 4, Z3D_STEPS_MOST = 1000 };
 

@@ -27,6 +27,11 @@ z3d_status z3d_row_name_keys(z3d_csv *csv) {
     return z3d_csv_refuse_twins(csv);
 }
 
+z3d_status z3d_row_context(const z3d_csv *csv, z3d_status status) {
+    if (status == Z3D_OK) return status;
+    return z3d_error_context(status, "%.200s, line %d", csv->path, csv->line);
+}
+
 z3d_status z3d_row_assign(const z3d_csv *csv, int column, z3d_config *config) {
     enum { LONGEST = 192 };
     char assignment[LONGEST];
@@ -34,9 +39,7 @@ z3d_status z3d_row_assign(const z3d_csv *csv, int column, z3d_config *config) {
     if (field[0] == '\0') return Z3D_OK;
     int length = snprintf(assignment, sizeof assignment, "%s=%s", csv->column[column], field);
     if (length >= LONGEST) return z3d_csv_refuse(csv, "a long field", field);
-    z3d_status status = z3d_config_override(config, assignment);
-    return status == Z3D_OK ? Z3D_OK
-                            : z3d_error_context(status, "%.200s, line %d", csv->path, csv->line);
+    return z3d_row_context(csv, z3d_config_override(config, assignment));
 }
 
 z3d_status z3d_row_ranks(const z3d_csv *csv, int column, int *out) {
@@ -96,9 +99,7 @@ static z3d_status read_fields(reader *r, z3d_config *config) {
         else if (z3d_parse_float(csv->field[i], &seconds) != Z3D_OK)
             return z3d_csv_refuse(csv, "seconds is no number", csv->field[i]);
     }
-    z3d_status status = z3d_measured_steps_add(config, r->hardware, ranks, seconds, r->to);
-    return status == Z3D_OK ? Z3D_OK
-                            : z3d_error_context(status, "%.200s, line %d", csv->path, csv->line);
+    return z3d_row_context(csv, z3d_measured_steps_add(config, r->hardware, ranks, seconds, r->to));
 }
 
 static z3d_status read_step(reader *r) {

@@ -81,8 +81,7 @@ z3d_status z3d_quantities_find(const z3d_case *of, const z3d_hardware *hardware,
 /* One published number and ours. */
 typedef struct z3d_point {
     const char *paper, *title; /* of configs/published; NULL: the ZeRO paper */
-    const char *figure, *system;
-    char size[16];
+    const char *figure, *system, *size;
     int gpus;
     const char *quantity; /* tflops_per_gpu, gb, fits, max_params; or one of z3d_quantities */
     double published;     /* NAN: left out */

@@ -50,12 +50,6 @@ static z3d_status read_number(const z3d_csv *csv, int column, double *out) {
     return z3d_csv_refuse(csv, what, csv->field[column]);
 }
 
-/* Adds file and line to an error without them. */
-static z3d_status at_line(const run *r, z3d_status status) {
-    if (status == Z3D_OK) return status;
-    return z3d_error_context(status, "%.200s, line %d", r->csv.path, r->csv.line);
-}
-
 static z3d_status read_fact(run *r, int column, int which) {
     const z3d_csv *csv = &r->csv;
     double number = 0;
@@ -88,7 +82,7 @@ static z3d_status read_facts(run *r) {
     z3d_status status =
         z3d_hardware_read_with(path.text, software[0] ? software : NULL, &r->hardware);
     z3d_string_free(&path);
-    return at_line(r, status);
+    return z3d_row_context(&r->csv, status);
 }
 
 static z3d_status check_header(const z3d_csv *csv) {
@@ -128,7 +122,7 @@ static z3d_status add_points(const run *r, const z3d_predicted *predicted, z3d_p
     Z3D_TRY(z3d_points_keep(out, r->title, &point.title));
     Z3D_TRY(z3d_points_keep(out, fact(r, TABLE), &point.figure));
     Z3D_TRY(z3d_points_keep(out, fact(r, SYSTEM), &point.system));
-    snprintf(point.size, sizeof point.size, "%s", fact(r, SIZE));
+    Z3D_TRY(z3d_points_keep(out, fact(r, SIZE), &point.size));
     for (int i = 0; i < csv->columns; i++) {
         int which = find_name(csv->column[i], z3d_quantities, Z3D_Q_COUNT);
         if (which < 0 || csv->field[i][0] == '\0') continue;
@@ -164,9 +158,10 @@ static z3d_status run_row(run *r, z3d_points *out) {
     if (status == Z3D_OK)
         status = z3d_case_create(r->config, r->ranks, r->rank,
                                  z3d_case_node(r->config, &r->hardware), &of);
-    Z3D_TRY(at_line(r, status));
-    status = at_line(r, z3d_quantities_find(of, &r->hardware, (int)r->config->model_hidden_size,
-                                            r->kept, &predicted));
+    Z3D_TRY(z3d_row_context(&r->csv, status));
+    status = z3d_row_context(&r->csv, z3d_quantities_find(of, &r->hardware,
+                                                          (int)r->config->model_hidden_size,
+                                                          r->kept, &predicted));
     z3d_case_destroy(of);
     return status == Z3D_OK ? add_points(r, &predicted, out) : status;
 }

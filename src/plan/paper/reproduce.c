@@ -9,15 +9,15 @@
 
 static z3d_status add(const z3d_paper_row *row, const char *quantity, double published, double ours,
                       double other, bool fitted, z3d_points *out) {
-    z3d_point point = {.figure = row->figure,
-                       .system = row->system,
-                       .gpus = row->gpus,
-                       .quantity = quantity,
-                       .published = published,
-                       .ours = ours,
-                       .other = other,
-                       .fitted = fitted};
-    snprintf(point.size, sizeof point.size, "%s", row->size);
+    const z3d_point point = {.figure = row->figure,
+                             .system = row->system,
+                             .size = row->size,
+                             .gpus = row->gpus,
+                             .quantity = quantity,
+                             .published = published,
+                             .ours = ours,
+                             .other = other,
+                             .fitted = fitted};
     return z3d_points_add(out, &point);
 }
 

@@ -1,5 +1,6 @@
 /* Plays the tapes of all pipeline stages together on described hardware. A stage runs until it must
  * wait for another one. Times do not depend on the order in which stages are played. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "src/plan/price/simulate.h"
@@ -229,9 +230,8 @@ static void meet_peers(player *p) {
         if (q->met == q->started) return;
         transfer *other = &q->transfer[q->met];
         if (other->call->peer != p->number || other->call->of == mine->call->of) return;
-        double begin = mine->started > other->started ? mine->started : other->started;
-        if (p->link_free > begin) begin = p->link_free;
-        if (q->link_free > begin) begin = q->link_free;
+        const double begin =
+            fmax(fmax(mine->started, other->started), fmax(p->link_free, q->link_free));
         mine->begin = other->begin = begin;
         mine->end = other->end = p->link_free = q->link_free = begin + mine->seconds;
         p->met++, q->met++;
@@ -478,10 +478,9 @@ static int passes_of(const z3d_sim_stage *stage) {
 /* All stages wait for the last one at the end of the step. */
 static void finish(const play *w, double memory_used) {
     int stages = w->simulation->stages;
-    double full = (memory_used - 0.88) / 0.12, last = 0;
-    full = full < 0 ? 0 : full > 1 ? 1 : full;
-    for (int s = 0; s < stages; s++)
-        if (w->player[s].now > last) last = w->player[s].now;
+    const double full = fmin(1, fmax(0, (memory_used - 0.88) / 0.12));
+    double last = 0;
+    for (int s = 0; s < stages; s++) last = fmax(last, w->player[s].now);
     for (int s = 0; s < stages; s++) {
         player *p = &w->player[s];
         leave_instruction(p);
