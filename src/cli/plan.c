@@ -57,11 +57,11 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
                          const z3d_memory_need *need, const z3d_hardware *hardware,
                          z3d_string *text) {
-    z3d_room room = {.device = need->arena + (int64_t)need->free,
-                     .host = (int64_t)need->host_capacity};
+    const z3d_room room = {.device = need->arena + (int64_t)need->free,
+                           .host = (int64_t)need->host_capacity};
+    const z3d_choice at = {z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, hardware, &room};
     z3d_string_append(text, "\n");
-    return z3d_plan_advice(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, &room,
-                           hardware, text);
+    return z3d_plan_advice(config, &at, text);
 }
 
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
@@ -137,7 +137,8 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
     memcpy(need.arena, plan->set.program[Z3D_MODE_TRAIN]->arena, sizeof need.arena);
     z3d_string_append(text, "\nthis machine: ");
     if (z3d_need_missing(&need, &room) > 0)
-        return z3d_plan_advice(config, 1, plan->threads, &room, NULL, text);
+        return z3d_plan_advice(
+            config, &(z3d_choice){.ranks = 1, .threads = plan->threads, .room = &room}, text);
     z3d_string_append(text, "it fits: the rank needs %s (%s of it outside the plan)",
                       z3d_bytes_text(z3d_need_total(&need, &room)).text,
                       z3d_bytes_text(need.outside).text);

@@ -28,7 +28,7 @@ static z3d_status weigh(z3d_config *config, const z3d_choice *at, weight *out) {
                            .host = room->host,
                            .shared = room->shared};
     z3d_need need;
-    Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need));
+    Z3D_TRY(z3d_plan_need(config, at, &need));
     *out = (weight){z3d_need_total(&need, room), room->device, z3d_need_missing(&need, &most) == 0};
     return Z3D_OK;
 }

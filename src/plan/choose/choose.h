@@ -15,14 +15,6 @@ z3d_status z3d_choose_nodes(z3d_config *config, int64_t node);
  * *chosen: it did. ERR_CONFIG if the configuration sets another device. */
 z3d_status z3d_choose_device(z3d_config *config, const z3d_hardware *hardware, bool *chosen);
 
-/* What a choice depends on beside the configuration. */
-typedef struct z3d_choice {
-    int ranks;                    /* of the world; 0: as z3d_plan_place finds them */
-    int threads;                  /* of each rank; for `room` */
-    const z3d_hardware *hardware; /* a described machine; NULL: unknown */
-    const z3d_room *room;         /* the memory budget of each rank in a run; NULL: no run */
-} z3d_choice;
-
 /* Each z3d_choose_... below decides its key if it is `auto`, resolves `config` and appends a phrase
  * to `why` ("on: ..."). Call them in this order: each uses what the ones before it have decided.
  * Errors: z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */

@@ -58,7 +58,7 @@ static z3d_status weigh(z3d_config *config, const z3d_choice *at, int *way, z3d_
     z3d_need need[2];
     for (int k = 0; k < 2; k++) {
         config->zero_optimization_pipeline_gather = ways[k];
-        Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need[k]));
+        Z3D_TRY(z3d_plan_need(config, at, &need[k]));
     }
     *way = roomier(need, at->room, why);
     return Z3D_OK;

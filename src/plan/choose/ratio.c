@@ -71,7 +71,7 @@ static z3d_status weigh(z3d_config *config, const z3d_choice *at, int *part, z3d
     for (*part = 0;; ++*part) {
         z3d_need need;
         config->zero_optimization_offload_optimizer_ratio = ratio_of(*part);
-        Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need));
+        Z3D_TRY(z3d_plan_need(config, at, &need));
         total = z3d_need_total(&need, room);
         if (*part == PARTS || z3d_need_missing(&need, &most) == 0) break;
         before = total;

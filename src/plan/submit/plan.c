@@ -145,7 +145,8 @@ static z3d_status refuse_memory(const z3d_config *config, int ranks, int threads
                                 const z3d_hardware *hardware, const z3d_memory_need *need) {
     const int64_t usable = need->arena + (int64_t)need->free;
     const z3d_room room = {.device = usable, .host = (int64_t)need->host_capacity};
-    z3d_status status = z3d_plan_check_room(config, ranks, threads, &room);
+    const z3d_choice at = {.ranks = ranks, .threads = threads, .room = &room};
+    z3d_status status = z3d_plan_check_room(config, &at);
     if (status != Z3D_ERR_MEMORY) return status;
     return z3d_error_context(status, "%s has %s, of which %s lie outside the plan",
                              hardware->device, z3d_bytes_text((int64_t)need->capacity).text,
