@@ -54,8 +54,9 @@ static const char help[] =
 
 typedef struct request {
     char **arguments;
-    const char *format, *dtype, *vocab, *merges, *max_shard, *vocab_size, *base;
-    z3d_string *text; /* to print */
+    const char *format, *dtype, *vocab, *merges, *max_shard, *base;
+    int64_t vocab_size; /* 0: not given */
+    z3d_string *text;   /* to print */
     z3d_progress progress;
     bool allow_nonfinite, force, ema, merged;
     bool bad; /* damage or a difference was found */
@@ -468,12 +469,9 @@ static z3d_status import(request *r) {
                        .progress = &r->progress,
                        .vocab = r->vocab,
                        .merges = r->merges,
+                       .vocab_size = r->vocab_size,
                        .allow_nonfinite = r->allow_nonfinite,
                        .check_tokenizer = z3d_tokenizer_check};
-    if (r->vocab_size &&
-        (z3d_parse_int(r->vocab_size, &what.vocab_size) != Z3D_OK || what.vocab_size < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size %s: expected a number of token ids",
-                         r->vocab_size);
     z3d_status status = z3d_checkpoint_import(&what, &folder);
     if (status == Z3D_OK) z3d_string_append(r->text, "written to %s\n", folder);
     if (status == Z3D_OK) status = describe_import(folder, what.to, r->text);
@@ -512,7 +510,7 @@ static z3d_status check_options(const request *r, const char *tool) {
                    {"vocab", r->vocab != NULL, "import export", "import and export"},
                    {"merges", r->merges != NULL, "import export", "import and export"},
                    {"allow-nonfinite", r->allow_nonfinite, "import export", "import and export"},
-                   {"vocab-size", r->vocab_size != NULL, "import", "import"},
+                   {"vocab-size", r->vocab_size > 0, "import", "import"},
                    {"force", r->force, llmc ? "export" : "", "export --format llm.c"}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given && !z3d_has_word(options[i].tools, tool))
@@ -523,18 +521,18 @@ static z3d_status check_options(const request *r, const char *tool) {
 }
 
 static z3d_status run_tool(int argc, char **argv, request *r) {
-    const cli_option options[] = {{"format", &r->format, NULL, NULL},
-                                  {"dtype", &r->dtype, NULL, NULL},
-                                  {"vocab", &r->vocab, NULL, NULL},
-                                  {"merges", &r->merges, NULL, NULL},
-                                  {"max-shard-size", &r->max_shard, NULL, NULL},
-                                  {"vocab-size", &r->vocab_size, NULL, NULL},
-                                  {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
-                                  {"force", NULL, &r->force, NULL},
-                                  {"ema", NULL, &r->ema, NULL},
-                                  {"merged", NULL, &r->merged, NULL},
-                                  {"base", &r->base, NULL, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"format", .value = &r->format},
+                                  {"dtype", .value = &r->dtype},
+                                  {"vocab", .value = &r->vocab},
+                                  {"merges", .value = &r->merges},
+                                  {"max-shard-size", .value = &r->max_shard},
+                                  {"vocab-size", .number = &r->vocab_size, .least = 1},
+                                  {"allow-nonfinite", .flag = &r->allow_nonfinite},
+                                  {"force", .flag = &r->force},
+                                  {"ema", .flag = &r->ema},
+                                  {"merged", .flag = &r->merged},
+                                  {"base", .value = &r->base},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     for (size_t i = 0; count > 0 && i < sizeof tools / sizeof *tools; i++) {

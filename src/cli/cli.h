@@ -53,12 +53,14 @@ typedef struct cli_values {
 /* One option of a command. If `value` or `values` is set: "--name VALUE" or "--name=VALUE"; if the
  * option is repeated, *value is the last one, *values has all. Otherwise "--name", which sets
  * *flag. If value and flag are set, the value may be left out; it is a picture's file, so only an
- * argument that ends in .svg is taken as value. */
+ * argument that ends in .svg is taken as value. number: takes the value as a whole number from
+ * `least` to `most`; 0: no limit. */
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     const char **value;
     bool *flag;
     cli_values *values;
+    int64_t *number, least, most;
 } cli_option;
 
 /* Removes the options from argv[1..]; the other arguments stay, in order, as argv[1 .. *count].

@@ -65,8 +65,21 @@ static bool is_picture(const char *argument) {
     return length > 4 && strcmp(argument + length - 4, ".svg") == 0 && !strchr(argument, '=');
 }
 
+static z3d_status store_number(const cli_option *option, const char *value) {
+    const bool good = z3d_parse_int(value, option->number) == Z3D_OK;
+    if (good && *option->number >= option->least &&
+        (!option->most || *option->number <= option->most))
+        return Z3D_OK;
+    if (!option->most)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least %lld",
+                         option->name, value, (long long)option->least);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from %lld to %lld",
+                     option->name, value, (long long)option->least, (long long)option->most);
+}
+
 static z3d_status store(const cli_option *option, const char *value) {
     cli_values *all = option->values;
+    if (option->number) return store_number(option, value);
     if (!all) {
         *option->value = value;
         return Z3D_OK;

@@ -241,7 +241,7 @@ static const struct {
     {"bash", append_bash}, {"zsh", append_zsh}, {"fish", append_fish}, {"man", append_man}};
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
-    const cli_option options[] = {{NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     for (size_t f = 0; count == 1 && f < sizeof forms / sizeof *forms; f++)

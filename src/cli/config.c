@@ -129,14 +129,14 @@ static z3d_status check_source(const source *from, bool others) {
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
     wanted wanted = {0};
     source from = {0};
-    const cli_option options[] = {{"all", NULL, &wanted.all, NULL},
-                                  {"markdown", NULL, &wanted.markdown, NULL},
-                                  {"keys", NULL, &wanted.keys, NULL},
-                                  {"from-deepspeed", &from.deepspeed, NULL, NULL},
-                                  {"from-megatron", &from.megatron, NULL, NULL},
-                                  {"bf16", NULL, &from.bf16, NULL},
-                                  {"fp16", NULL, &from.fp16, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"all", .flag = &wanted.all},
+                                  {"markdown", .flag = &wanted.markdown},
+                                  {"keys", .flag = &wanted.keys},
+                                  {"from-deepspeed", .value = &from.deepspeed},
+                                  {"from-megatron", .value = &from.megatron},
+                                  {"bf16", .flag = &from.bf16},
+                                  {"fp16", .flag = &from.fp16},
+                                  {.name = NULL}};
     int count;
     argc = cut_command(argc, argv, &from);
     Z3D_TRY(cli_parse(argc, argv, options, &count));

@@ -192,22 +192,22 @@ static z3d_status answer(int argc, char **argv, cli_answer *out) {
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
     z3d_tokenize_result result;
-    const cli_option options[] = {{"output", &tokenize.output_train, NULL, NULL},
-                                  {"validation", &tokenize.output_validation, NULL, NULL},
-                                  {"fraction", &a.fraction, NULL, NULL},
-                                  {"split", &a.split, NULL, NULL},
-                                  {"limit", &a.limit, NULL, NULL},
-                                  {"json-key", &tokenize.json_key, NULL, NULL},
-                                  {"on-error", &a.on_error, NULL, NULL},
-                                  {"tokenizer", &a.tokenizer, NULL, NULL},
-                                  {"vocab", &a.vocab, NULL, NULL},
-                                  {"format", &a.format, NULL, NULL},
-                                  {"loss-on", &a.loss_on, NULL, NULL},
-                                  {"chat-template", &tokenize.chat_template, NULL, NULL},
-                                  {"merges", &a.merges, NULL, NULL},
-                                  {"special", &a.special, NULL, NULL},
-                                  {"force", NULL, &tokenize.force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"output", .value = &tokenize.output_train},
+                                  {"validation", .value = &tokenize.output_validation},
+                                  {"fraction", .value = &a.fraction},
+                                  {"split", .value = &a.split},
+                                  {"limit", .value = &a.limit},
+                                  {"json-key", .value = &tokenize.json_key},
+                                  {"on-error", .value = &a.on_error},
+                                  {"tokenizer", .value = &a.tokenizer},
+                                  {"vocab", .value = &a.vocab},
+                                  {"format", .value = &a.format},
+                                  {"loss-on", .value = &a.loss_on},
+                                  {"chat-template", .value = &tokenize.chat_template},
+                                  {"merges", .value = &a.merges},
+                                  {"special", .value = &a.special},
+                                  {"force", .flag = &tokenize.force},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1 || strcmp(argv[1], "tokenize") != 0)

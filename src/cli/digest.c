@@ -81,7 +81,7 @@ static z3d_status compare(reader *a, reader *b, cli_answer *out) {
 }
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
-    const cli_option options[] = {{NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{.name = NULL}};
     int count;
     reader a = {0}, b = {0};
     Z3D_TRY(cli_parse(argc, argv, options, &count));

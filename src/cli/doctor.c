@@ -163,7 +163,7 @@ static int run(int argc, char **argv) {
     const char *path = NULL;
     bool force = false;
     const cli_option options[] = {
-        {"measure", &path, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
+        {"measure", .value = &path}, {"force", .flag = &force}, {.name = NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);

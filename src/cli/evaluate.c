@@ -63,10 +63,10 @@ static void append_lines(z3d_string *text, const z3d_evaluate_result *r) {
 }
 
 static z3d_status read_arguments(int argc, char **argv, z3d_evaluate_request *request, bool *json) {
-    const cli_option options[] = {{"json", NULL, json, NULL},
-                                  {"json-key", &request->json_key, NULL, NULL},
-                                  {"ema", NULL, &request->ema, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"json", .flag = json},
+                                  {"json-key", .value = &request->json_key},
+                                  {"ema", .flag = &request->ema},
+                                  {.name = NULL}};
     int count;
     request->json_key = "text";
     Z3D_TRY(cli_parse(argc, argv, options, &count));

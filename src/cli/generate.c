@@ -113,14 +113,14 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     enum { OTHERS = 8 };
     z3d_generate_request *r = &a->request;
     cli_option options[OTHERS + KEYS + 1] = {
-        {"prompts", &r->prompts, NULL, NULL}, {"output", &r->output, NULL, NULL},
-        {"chat", NULL, &r->chat, NULL},       {"ema", NULL, &r->ema, NULL},
-        {"system", &r->system, NULL, NULL},   {"chat-template", &r->chat_template, NULL, NULL},
-        {"stream", NULL, &a->stream, NULL},   {"verbose", NULL, &a->verbose, NULL}};
+        {"prompts", .value = &r->prompts}, {"output", .value = &r->output},
+        {"chat", .flag = &r->chat},        {"ema", .flag = &r->ema},
+        {"system", .value = &r->system},   {"chat-template", .value = &r->chat_template},
+        {"stream", .flag = &a->stream},    {"verbose", .flag = &a->verbose}};
     cli_values stops = {.count = 0};
     for (int k = 0; k < KEYS; k++)
         options[OTHERS + k] =
-            (cli_option){keys[k].option, &value[k], NULL, k == STOP ? &stops : NULL};
+            (cli_option){keys[k].option, .value = &value[k], .values = k == STOP ? &stops : NULL};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");

@@ -44,16 +44,6 @@ static const char help[] =
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --recommend --hardware h100\n";
 
-static z3d_status read_number(const char *text, const char *option, int64_t low, int *out) {
-    int64_t value;
-    if (!text) return Z3D_OK;
-    if (z3d_parse_int(text, &value) != Z3D_OK || value < low || value > INT32_MAX)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least %lld", option,
-                         text, (long long)low);
-    *out = (int)value;
-    return Z3D_OK;
-}
-
 static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
                          const z3d_memory_need *need, const z3d_hardware *hardware,
                          z3d_string *text) {
@@ -95,7 +85,7 @@ static z3d_status predict(z3d_config *config, const z3d_hardware *hardware,
                           z3d_string *text) {
     z3d_case *of;
     z3d_sim_node node = z3d_case_node(config, hardware);
-    Z3D_TRY(z3d_case_create(config, options->ranks, options->rank, node, &of));
+    Z3D_TRY(z3d_case_create(config, (int)options->ranks, (int)options->rank, node, &of));
     z3d_status status = price(config, of, node, hardware, gathers, options, text);
     z3d_case_destroy(of);
     return status;
@@ -157,7 +147,7 @@ static z3d_status choose(z3d_config *config, const cli_plan_asked *options,
                                       "pipeline_gather", "recompute_activation"};
     enum { KEYS = sizeof key / sizeof *key };
     z3d_string why[KEYS] = {{0}};
-    const z3d_choice at = {.ranks = options->ranks, .hardware = hardware};
+    const z3d_choice at = {.ranks = (int)options->ranks, .hardware = hardware};
     z3d_status status = z3d_choose_granularity(config, &at, Z3D_GRANULARITY_NONE, &why[0]);
     if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &why[1]);
     if (status == Z3D_OK) status = z3d_choose_ratio(config, &at, &why[2]);
@@ -179,7 +169,7 @@ static z3d_status plan_config(z3d_config *config, const cli_plan_asked *options,
     z3d_status status = cli_plan_hardware(config, options, &known, &hardware);
     if (status == Z3D_OK) status = choose(config, options, known ? &hardware : NULL, gathers, text);
     if (status == Z3D_OK && (!options->hardware || options->print_program || options->memory)) {
-        status = z3d_plan_create(config, options->ranks, options->rank, &plan);
+        status = z3d_plan_create(config, (int)options->ranks, (int)options->rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, options->print_program, text);
         if (status == Z3D_OK && options->memory) status = show_memory(plan, options->picture, text);
         if (status == Z3D_OK && !known && z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD) == 1)
@@ -193,11 +183,11 @@ static z3d_status plan_config(z3d_config *config, const cli_plan_asked *options,
 }
 
 /* Checks the options of --fit and --recommend. */
-static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
+static z3d_status check_choice(const cli_plan_asked *p) {
     if (p->fit && p->recommend)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes that the configuration "
                                         "sets, --recommend none; use one of the two");
-    if (p->trace || p->schedule || rank || p->print_program || p->memory)
+    if (p->trace || p->schedule || p->rank >= 0 || p->print_program || p->memory)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--%s accepts only --hardware, --software, --ranks, --tokens, --days, "
                          "--price-per-device-hour, --verbose, --json and --write",
@@ -208,13 +198,13 @@ static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
     return Z3D_OK;
 }
 
-static z3d_status check_options(const cli_plan_asked *p, bool rank) {
+static z3d_status check_options(const cli_plan_asked *p) {
     const bool chooses = p->fit || p->recommend, priced = p->tokens || p->price_text;
-    if (p->steps.count && (chooses || priced || p->trace || p->schedule || rank ||
+    if (p->steps.count && (chooses || priced || p->trace || p->schedule || p->rank >= 0 ||
                            p->print_program || p->memory || p->json || !p->hardware || !p->write))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate needs --hardware NAME and --write FILE, and "
                                         "accepts only --software beside them");
-    if (chooses) Z3D_TRY(check_choice(p, rank));
+    if (chooses) Z3D_TRY(check_choice(p));
     if (!chooses && (p->days || p->verbose))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--days and --verbose need --recommend or --fit");
     if (p->write && !chooses && !p->steps.count)
@@ -253,9 +243,7 @@ static z3d_status read_count(const char *text, const char *option, double most, 
                      text, most, strcmp(option, "tokens") == 0 ? ", such as 300B or 1T" : "");
 }
 
-static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_asked *p) {
-    Z3D_TRY(read_number(ranks, "ranks", 1, &p->ranks));
-    Z3D_TRY(read_number(rank, "rank", 0, &p->rank));
+static z3d_status read_numbers(cli_plan_asked *p) {
     Z3D_TRY(read_count(p->tokens, "tokens", 1e18, &p->train_tokens));
     Z3D_TRY(read_count(p->days_text, "days", 1e6, &p->days));
     return read_count(p->price_text, "price-per-device-hour", 1e6, &p->price);
@@ -273,31 +261,31 @@ static z3d_status show(int count, char **arguments, const cli_plan_asked *p, z3d
 }
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
-    const char *ranks = NULL, *rank = NULL;
-    cli_plan_asked p = {.json = false};
-    const cli_option options[] = {{"fit", &p.fit, NULL, NULL},
-                                  {"recommend", NULL, &p.recommend, NULL},
-                                  {"calibrate", NULL, NULL, &p.steps},
-                                  {"write", &p.write, NULL, NULL},
-                                  {"hardware", &p.hardware, NULL, NULL},
-                                  {"software", &p.software, NULL, NULL},
-                                  {"tokens", &p.tokens, NULL, NULL},
-                                  {"days", &p.days_text, NULL, NULL},
-                                  {"price-per-device-hour", &p.price_text, NULL, NULL},
-                                  {"trace", &p.trace, NULL, NULL},
-                                  {"schedule", &p.schedule, NULL, NULL},
-                                  {"json", NULL, &p.json, NULL},
-                                  {"verbose", NULL, &p.verbose, NULL},
-                                  {"ranks", &ranks, NULL, NULL},
-                                  {"rank", &rank, NULL, NULL},
-                                  {"print-program", NULL, &p.print_program, NULL},
-                                  {"memory", &p.picture, &p.memory, NULL},
-                                  {"force", NULL, &p.force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    cli_plan_asked p = {.rank = -1};
+    const cli_option options[] = {{"fit", .value = &p.fit},
+                                  {"recommend", .flag = &p.recommend},
+                                  {"calibrate", .values = &p.steps},
+                                  {"write", .value = &p.write},
+                                  {"hardware", .value = &p.hardware},
+                                  {"software", .value = &p.software},
+                                  {"tokens", .value = &p.tokens},
+                                  {"days", .value = &p.days_text},
+                                  {"price-per-device-hour", .value = &p.price_text},
+                                  {"trace", .value = &p.trace},
+                                  {"schedule", .value = &p.schedule},
+                                  {"json", .flag = &p.json},
+                                  {"verbose", .flag = &p.verbose},
+                                  {"ranks", .number = &p.ranks, .least = 1, .most = INT32_MAX},
+                                  {"rank", .number = &p.rank, .most = INT32_MAX},
+                                  {"print-program", .flag = &p.print_program},
+                                  {"memory", .value = &p.picture, .flag = &p.memory},
+                                  {"force", .flag = &p.force},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
-    Z3D_TRY(read_numbers(ranks, rank, &p));
-    Z3D_TRY(check_options(&p, rank != NULL));
+    Z3D_TRY(read_numbers(&p));
+    Z3D_TRY(check_options(&p));
+    if (p.rank < 0) p.rank = 0;
     Z3D_TRY(check_outputs(&p, count > 0 ? argv[1] : NULL));
     return show(count, argv + 1, &p, &out->text);
 }

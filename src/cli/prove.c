@@ -49,7 +49,7 @@ static z3d_status check_arguments(int count, char **argv) {
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *ranks_text = NULL;
-    const cli_option options[] = {{"ranks", &ranks_text, NULL, NULL}, {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"ranks", .value = &ranks_text}, {.name = NULL}};
     int count, ranks[2] = {0, 0};
     z3d_config *config[2] = {NULL, NULL};
     z3d_proof proof = {.open = false};

@@ -26,15 +26,12 @@ static const char help[] =
     "example: zero3d replay runs/demo/replay-rank3.z3d --until \"backward block.1\"\n";
 
 static z3d_status read_arguments(int argc, char **argv, z3d_replay_request *request) {
-    const char *step = NULL;
-    const cli_option options[] = {{"until", &request->until, NULL, NULL},
-                                  {"step", &step, NULL, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"until", .value = &request->until},
+                                  {"step", .number = &request->step, .least = 1},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no recording: give its file");
-    if (step && (z3d_parse_int(step, &request->step) != Z3D_OK || request->step < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--step %s: write the number of a step", step);
     request->path = argv[1];
     request->assignments = argv + 2;
     request->count = count - 1;

@@ -51,7 +51,7 @@ static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *html = NULL;
     bool force = false;
     const cli_option options[] = {
-        {"html", &html, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
+        {"html", .value = &html}, {"force", .flag = &force}, {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "expected the folder of a run");

@@ -208,17 +208,17 @@ static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *machine = NULL, *software = NULL, *configs = NULL, *write = NULL;
     bool fit = false, force = false;
     asked a = {.what = "all"};
-    const cli_option options[] = {{"hardware", &machine, NULL, NULL},
-                                  {"software", &software, NULL, NULL},
-                                  {"page", &a.page, NULL, NULL},
-                                  {"configs", &a.configs, NULL, NULL},
-                                  {"write-configs", &configs, NULL, NULL},
-                                  {"write", &write, NULL, NULL},
-                                  {"json", NULL, &a.json, NULL},
-                                  {"markdown", NULL, &a.markdown, NULL},
-                                  {"calibrate", NULL, &fit, NULL},
-                                  {"force", NULL, &force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"hardware", .value = &machine},
+                                  {"software", .value = &software},
+                                  {"page", .value = &a.page},
+                                  {"configs", .value = &a.configs},
+                                  {"write-configs", .value = &configs},
+                                  {"write", .value = &write},
+                                  {"json", .flag = &a.json},
+                                  {"markdown", .flag = &a.markdown},
+                                  {"calibrate", .flag = &fit},
+                                  {"force", .flag = &force},
+                                  {.name = NULL}};
     int count;
     z3d_hardware hardware;
     Z3D_TRY(cli_parse(argc, argv, options, &count));

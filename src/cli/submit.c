@@ -45,7 +45,7 @@ static const char help[] =
 
 typedef struct request {
     z3d_job job;
-    const char *nodes, *ranks, *cpus, *hardware, *software, *signal, *output, *setup_file;
+    const char *nodes, *hardware, *software, *output, *setup_file;
     bool dry_run, force;
     cli_values sbatch, srun, setup;
     z3d_string command; /* as it was typed */
@@ -54,14 +54,8 @@ typedef struct request {
 
 enum { MOST = 1000000 };
 
-static bool is_number(const char *text, int64_t most, int64_t *out) {
-    return z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= most;
-}
-
-static z3d_status read_number(const char *text, const char *option, int64_t most, int64_t *out) {
-    if (!text || is_number(text, most, out)) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from 1 to %lld", option, text,
-                     (long long)most);
+static bool is_number(const char *text, int64_t *out) {
+    return z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= MOST;
 }
 
 static z3d_status read_nodes(const char *text, z3d_job *job) {
@@ -69,9 +63,9 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
     const char *dash = strchr(text, '-');
     const size_t length = dash ? (size_t)(dash - text) : strlen(text);
     snprintf(first, sizeof first, "%.*s", (int)(length < sizeof first ? length : 0), text);
-    bool good = is_number(first, MOST, &job->nodes);
+    bool good = is_number(first, &job->nodes);
     job->most_nodes = job->nodes;
-    if (dash) good = good && is_number(dash + 1, MOST, &job->most_nodes);
+    if (dash) good = good && is_number(dash + 1, &job->most_nodes);
     if (good && job->most_nodes >= job->nodes) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "--nodes %s: expected a whole number from 1 to %d, or a range such as 2-4",
@@ -175,14 +169,22 @@ static z3d_status read_arguments(int argc, char **argv, request *r) {
     z3d_job *job = &r->job;
     int count;
     const cli_option options[] = {
-        {"nodes", &r->nodes, NULL, NULL},          {"time", &job->time, NULL, NULL},
-        {"ranks-per-node", &r->ranks, NULL, NULL}, {"cpus-per-rank", &r->cpus, NULL, NULL},
-        {"hardware", &r->hardware, NULL, NULL},    {"software", &r->software, NULL, NULL},
-        {"runs", &job->runs, NULL, NULL},          {"signal", &r->signal, NULL, NULL},
-        {"sbatch", NULL, NULL, &r->sbatch},        {"srun", NULL, NULL, &r->srun},
-        {"setup", NULL, NULL, &r->setup},          {"setup-file", &r->setup_file, NULL, NULL},
-        {"output", &r->output, NULL, NULL},        {"dry-run", NULL, &r->dry_run, NULL},
-        {"force", NULL, &r->force, NULL},          {NULL, NULL, NULL, NULL}};
+        {"nodes", .value = &r->nodes},
+        {"time", .value = &job->time},
+        {"ranks-per-node", .number = &job->ranks, .least = 1, .most = MOST},
+        {"cpus-per-rank", .number = &job->cpus, .least = 1, .most = MOST},
+        {"hardware", .value = &r->hardware},
+        {"software", .value = &r->software},
+        {"runs", .value = &job->runs},
+        {"signal", .number = &job->signal, .least = 1, .most = Z3D_JOB_MOST_SIGNAL},
+        {"sbatch", .values = &r->sbatch},
+        {"srun", .values = &r->srun},
+        {"setup", .values = &r->setup},
+        {"setup-file", .value = &r->setup_file},
+        {"output", .value = &r->output},
+        {"dry-run", .flag = &r->dry_run},
+        {"force", .flag = &r->force},
+        {.name = NULL}};
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     job->configs = argv + 1;
     while (job->config_count < count && !strchr(job->configs[job->config_count], '='))
@@ -197,18 +199,13 @@ static z3d_status read_arguments(int argc, char **argv, request *r) {
 }
 
 static z3d_status read_job(request *r) {
-    enum { SIGNAL = 300 };
     z3d_job *job = &r->job;
     int64_t limit;
-    job->signal = SIGNAL;
     job->options = r->sbatch.value;
     job->option_count = r->sbatch.count;
     job->srun = r->srun.value;
     job->srun_count = r->srun.count;
     Z3D_TRY(read_nodes(r->nodes, job));
-    Z3D_TRY(read_number(r->ranks, "ranks-per-node", MOST, &job->ranks));
-    Z3D_TRY(read_number(r->cpus, "cpus-per-rank", MOST, &job->cpus));
-    Z3D_TRY(read_number(r->signal, "signal", Z3D_JOB_MOST_SIGNAL, &job->signal));
     if (!job->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
     if (!z3d_job_seconds(job->time, &limit))
         return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -427,7 +424,7 @@ static z3d_status submit(request *r, cli_answer *out) {
 }
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
-    request r = {0};
+    request r = {.job = {.signal = 300}};
     append_command(argc, argv, &r.command); /* before cli_parse removes the options */
     z3d_status status = read_arguments(argc, argv, &r);
     if (status == Z3D_OK) status = submit(&r, out);

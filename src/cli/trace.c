@@ -43,18 +43,15 @@ static z3d_status write_outputs(const asked *asked, const z3d_trace_run *run, z3
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
     asked asked = {0};
-    const char *step = NULL;
     bool force = false;
-    const cli_option options[] = {{"step", &step, NULL, NULL},
-                                  {"schedule", &asked.schedule, NULL, NULL},
-                                  {"merge", &asked.merge, NULL, NULL},
-                                  {"force", NULL, &force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"step", .number = &asked.step, .least = 1},
+                                  {"schedule", .value = &asked.schedule},
+                                  {"merge", .value = &asked.merge},
+                                  {"force", .flag = &force},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count != 1) return Z3D_ERROR(Z3D_ERR_USAGE, "expected one run folder, got %d", count);
-    if (step && (z3d_parse_int(step, &asked.step) != Z3D_OK || asked.step < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--step %s: expected a whole number of at least 1", step);
     asked.folder = argv[1];
     const cli_output outputs[] = {{asked.schedule, &z3d_output_picture},
                                   {asked.merge, &z3d_output_timeline}};

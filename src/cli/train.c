@@ -81,13 +81,13 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
                                  z3d_train_options *asked) {
     bool digest = false, trace = false;
     const char *rank = NULL, *steps = NULL;
-    const cli_option options[] = {{"digest", NULL, &digest, NULL},
-                                  {"trace", NULL, &trace, NULL},
-                                  {"extend", NULL, &asked->extend, NULL},
-                                  {"record-rank", &rank, NULL, NULL},
-                                  {"steps", &steps, NULL, NULL},
-                                  {"verbose", NULL, &asked->verbose, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"digest", .flag = &digest},
+                                  {"trace", .flag = &trace},
+                                  {"extend", .flag = &asked->extend},
+                                  {"record-rank", .value = &rank},
+                                  {"steps", .value = &steps},
+                                  {"verbose", .flag = &asked->verbose},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(cli_read_config(count ? argv[1] : NULL, count - 1, argv + 2, ranks, config));
