@@ -54,7 +54,8 @@ static const char help[] =
 
 typedef struct request {
     char **arguments;
-    const char *format, *dtype, *vocab, *merges, *max_shard, *base;
+    int format, dtype; /* z3d_interop_format, z3d_dtype; -1: not given */
+    const char *vocab, *merges, *max_shard, *base;
     int64_t vocab_size; /* 0: not given */
     z3d_string *text;   /* to print */
     z3d_progress progress;
@@ -316,22 +317,6 @@ static z3d_status diff(request *r) {
 
 /* ---- export and import ---- */
 
-/* Reads --format and --dtype; without an option its value stays unchanged. */
-static z3d_status read_format(const request *r, z3d_interop_format *format, z3d_dtype *dtype) {
-    static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
-    bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
-    if (r->format && !llmc && strcmp(r->format, "huggingface") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--format %s: expected huggingface or llm.c", r->format);
-    if (llmc) *format = Z3D_INTEROP_LLMC;
-    if (!r->dtype) return Z3D_OK;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(r->dtype, z3d_dtype_name(types[i])) == 0) {
-            *dtype = types[i];
-            return Z3D_OK;
-        }
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", r->dtype);
-}
-
 static void report_export(int64_t step, const z3d_export *what, z3d_string *text) {
     bool folder = what->format == Z3D_INTEROP_HUGGINGFACE;
     z3d_string_append(text, "step %lld: written to %s", (long long)step, what->to);
@@ -371,8 +356,10 @@ static void report_end(const z3d_export *what, z3d_string *text) {
 
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
-    z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
-                       .own_dtype = !r->dtype,
+    const bool folder = r->format != Z3D_INTEROP_LLMC;
+    z3d_export what = {.format = folder ? Z3D_INTEROP_HUGGINGFACE : Z3D_INTEROP_LLMC,
+                       .own_dtype = r->dtype < 0,
+                       .dtype = r->dtype < 0 ? Z3D_F32 : (z3d_dtype)r->dtype,
                        .allow_nonfinite = r->allow_nonfinite,
                        .force = r->force,
                        .ema = r->ema,
@@ -381,8 +368,6 @@ static z3d_status export(request *r) {
                        .vocab = r->vocab,
                        .merges = r->merges,
                        .base = r->base};
-    Z3D_TRY(read_format(r, &what.format, &what.dtype));
-    bool folder = what.format == Z3D_INTEROP_HUGGINGFACE;
     if (r->max_shard &&
         (z3d_parse_bytes(r->max_shard, &what.max_shard) != Z3D_OK || what.max_shard <= 0))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--max-shard-size %s: expected a size, as 5GB or 512MiB",
@@ -496,14 +481,14 @@ static z3d_status read_progress(const char *tool, z3d_progress *out) {
 }
 
 static z3d_status check_options(const request *r, const char *tool) {
-    const bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
+    const bool llmc = r->format == Z3D_INTEROP_LLMC;
     const struct {
         const char *option;
         bool given;
         const char *tools, *where; /* the commands that have it, also for the message */
     } options[] = {{"base", r->base != NULL, "verify diff export", "verify, diff and export"},
-                   {"format", r->format != NULL, "export", "export"},
-                   {"dtype", r->dtype != NULL, "export", "export"},
+                   {"format", r->format >= 0, "export", "export"},
+                   {"dtype", r->dtype >= 0, "export", "export"},
                    {"ema", r->ema, "export", "export"},
                    {"merged", r->merged, "export", "export"},
                    {"max-shard-size", r->max_shard != NULL, "export", "export"},
@@ -521,8 +506,11 @@ static z3d_status check_options(const request *r, const char *tool) {
 }
 
 static z3d_status run_tool(int argc, char **argv, request *r) {
-    const cli_option options[] = {{"format", .value = &r->format},
-                                  {"dtype", .value = &r->dtype},
+    static const char *const formats[] =
+        {[Z3D_INTEROP_HUGGINGFACE] = "huggingface", [Z3D_INTEROP_LLMC] = "llm.c", NULL},
+                             *const types[] = {"fp32", "bf16", "fp16", NULL};
+    const cli_option options[] = {{"format", .choice = &r->format, .names = formats},
+                                  {"dtype", .choice = &r->dtype, .names = types},
                                   {"vocab", .value = &r->vocab},
                                   {"merges", .value = &r->merges},
                                   {"max-shard-size", .value = &r->max_shard},
@@ -550,7 +538,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
 }
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
-    request r = {.text = &out->text};
+    request r = {.text = &out->text, .format = -1, .dtype = -1};
     const z3d_status status = run_tool(argc, argv, &r);
     if (r.bad) out->code = CLI_FAILED;
     return status;

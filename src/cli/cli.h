@@ -54,13 +54,16 @@ typedef struct cli_values {
  * option is repeated, *value is the last one, *values has all. Otherwise "--name", which sets
  * *flag. If value and flag are set, the value may be left out; it is a picture's file, so only an
  * argument that ends in .svg is taken as value. number: takes the value as a whole number from
- * `least` to `most`; 0: no limit. */
+ * `least` to `most`; 0: no limit. choice: takes it as the index of one of `names`, which end with
+ * NULL. */
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     const char **value;
     bool *flag;
     cli_values *values;
     int64_t *number, least, most;
+    int *choice;
+    const char *const *names;
 } cli_option;
 
 /* Removes the options from argv[1..]; the other arguments stay, in order, as argv[1 .. *count].

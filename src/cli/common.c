@@ -77,9 +77,30 @@ static z3d_status store_number(const cli_option *option, const char *value) {
                      option->name, value, (long long)option->least, (long long)option->most);
 }
 
+static z3d_status store_choice(const cli_option *option, const char *value) {
+    z3d_string all = {0};
+    for (int i = 0; option->names[i]; i++) {
+        if (strcmp(value, option->names[i]) == 0) {
+            *option->choice = i;
+            z3d_string_free(&all);
+            return Z3D_OK;
+        }
+        z3d_string_append(&all, "%s%s",
+                          i == 0                 ? ""
+                          : option->names[i + 1] ? ", "
+                                                 : " or ",
+                          option->names[i]);
+    }
+    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected %s", option->name, value,
+                                  all.text ? all.text : "another value");
+    z3d_string_free(&all);
+    return status;
+}
+
 static z3d_status store(const cli_option *option, const char *value) {
     cli_values *all = option->values;
     if (option->number) return store_number(option, value);
+    if (option->choice) return store_choice(option, value);
     if (!all) {
         *option->value = value;
         return Z3D_OK;

@@ -67,34 +67,21 @@ static void show_progress(void *context, const z3d_tokenize_progress *progress) 
     z3d_string_free(&line);
 }
 
-/* *out: the index of `value` among `count` names; unchanged if the option was not given. */
-static z3d_status read_name(const char *option, const char *value, const char *const *names,
-                            int count, int *out) {
-    z3d_string all = {0};
-    if (!value) return Z3D_OK;
-    for (int i = 0; i < count; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            *out = i;
-            z3d_string_free(&all);
-            return Z3D_OK;
-        }
-        z3d_string_append(&all, "%s%s", i == 0 ? "" : i < count - 1 ? ", " : " or ", names[i]);
-    }
-    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected %s", option, value,
-                                  all.text ? all.text : "another value");
-    z3d_string_free(&all);
-    return status;
-}
+/* The words of options, by z3d_tokenize_split, skip_bad, z3d_loss_on and z3d_special. */
+static const char *const splits[] = {[Z3D_SPLIT_HASH] = "hash", [Z3D_SPLIT_TAIL] = "tail", NULL};
+static const char *const errors[] = {"stop", "skip", NULL};
+static const char *const losses[] = {"auto", "completions", "assistant", "all", NULL};
+static const char *const specials[] = {"auto", "none", "bos", "eos", "both", NULL};
 
-/* The options as texts; NULL: not given. */
+/* The options that need more than a value; NULL, -1: not given. */
 typedef struct asked {
-    const char *fraction, *split, *limit, *on_error, *tokenizer, *vocab, *merges, *special, *format,
-        *loss_on;
+    const char *fraction, *limit, *tokenizer, *vocab, *merges;
+    int split, on_error, special, format, loss_on;
 } asked;
 
 static z3d_status read_amounts(const asked *a, z3d_tokenize_options *options) {
     if (!options->output_train) return Z3D_ERROR(Z3D_ERR_USAGE, "--output FILE.bin is missing");
-    if ((a->fraction || a->split) && !options->output_validation)
+    if ((a->fraction || a->split >= 0) && !options->output_validation)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --validation FILE.bin",
                          a->fraction ? "fraction" : "split");
     if (options->output_validation) options->validation_fraction = 0.1;
@@ -108,27 +95,16 @@ static z3d_status read_amounts(const asked *a, z3d_tokenize_options *options) {
     return Z3D_OK;
 }
 
-static z3d_status read_choices(const asked *a, z3d_tokenize_options *options) {
-    static const char *const splits[] = {[Z3D_SPLIT_HASH] = "hash", [Z3D_SPLIT_TAIL] = "tail"},
-                             *const losses[] = {"auto", "completions", "assistant", "all"},
-                             *const on_error[] = {"stop", "skip"};
-    const char *formats[Z3D_FORMAT_SHAREGPT + 1];
-    int split = Z3D_SPLIT_HASH, format = Z3D_FORMAT_AUTO, loss = Z3D_LOSS_AUTO, skip = 0;
-    for (int i = 0; i <= Z3D_FORMAT_SHAREGPT; i++)
-        formats[i] = z3d_tokenize_format_name((z3d_tokenize_format)i);
-    Z3D_TRY(read_name("split", a->split, splits, Z3D_SPLIT_TAIL + 1, &split));
-    Z3D_TRY(read_name("on-error", a->on_error, on_error, 2, &skip));
-    Z3D_TRY(read_name("format", a->format, formats, Z3D_FORMAT_SHAREGPT + 1, &format));
-    Z3D_TRY(read_name("loss-on", a->loss_on, losses, Z3D_LOSS_ALL + 1, &loss));
-    options->split = (z3d_tokenize_split)split;
-    options->skip_bad = skip == 1;
-    options->format = (z3d_tokenize_format)format;
-    options->loss_on = (z3d_loss_on)loss;
+static z3d_status use_choices(const asked *a, z3d_tokenize_options *options) {
+    options->split = a->split < 0 ? Z3D_SPLIT_HASH : (z3d_tokenize_split)a->split;
+    options->skip_bad = a->on_error == 1;
+    options->format = (z3d_tokenize_format)a->format;
+    options->loss_on = (z3d_loss_on)a->loss_on;
     if (options->chat_template && strcmp(options->chat_template, "auto") == 0)
         options->chat_template = NULL;
-    if (options->json_key && format > Z3D_FORMAT_TEXT)
+    if (options->json_key && a->format > Z3D_FORMAT_TEXT)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--json-key is the key of texts: not with --format %s",
-                         a->format);
+                         z3d_tokenize_format_name(options->format));
     return Z3D_OK;
 }
 
@@ -160,17 +136,10 @@ static z3d_status make_of_kind(z3d_tokenizer_kind kind, const char *vocab, const
 }
 
 static z3d_status make_tokenizer(const asked *a, z3d_tokenizer **out) {
-    static const char *const specials[] = {[Z3D_SPECIAL_AUTO] = "auto",
-                                           [Z3D_SPECIAL_NONE] = "none",
-                                           [Z3D_SPECIAL_BOS] = "bos",
-                                           [Z3D_SPECIAL_EOS] = "eos",
-                                           [Z3D_SPECIAL_BOTH] = "both"};
     const char *name = a->tokenizer;
+    const z3d_special special = a->special < 0 ? Z3D_SPECIAL_AUTO : (z3d_special)a->special;
     z3d_tokenizer_kind kind;
-    int which = Z3D_SPECIAL_AUTO;
     *out = NULL;
-    Z3D_TRY(read_name("special", a->special, specials, Z3D_SPECIAL_BOTH + 1, &which));
-    const z3d_special special = (z3d_special)which;
     if (is_kind(name, &kind)) {
         Z3D_TRY(make_of_kind(kind, a->vocab, a->merges, out));
         return z3d_tokenizer_set_special(*out, special);
@@ -183,11 +152,14 @@ static z3d_status make_tokenizer(const asked *a, z3d_tokenizer **out) {
     if (a->vocab || a->merges)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s is a folder with its files: leave out --%s",
                          name, a->vocab ? "vocab" : "merges");
-    return z3d_tokenizer_of_folder(name, a->special ? &special : NULL, out);
+    return z3d_tokenizer_of_folder(name, a->special >= 0 ? &special : NULL, out);
 }
 
 static z3d_status answer(int argc, char **argv, cli_answer *out) {
-    asked a = {.tokenizer = "bytes"};
+    const char *formats[Z3D_FORMAT_SHAREGPT + 2] = {NULL};
+    for (int i = 0; i <= Z3D_FORMAT_SHAREGPT; i++)
+        formats[i] = z3d_tokenize_format_name((z3d_tokenize_format)i);
+    asked a = {.tokenizer = "bytes", .split = -1, .special = -1};
     meter meter = {.terminal = isatty(STDERR_FILENO)};
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
@@ -195,17 +167,17 @@ static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const cli_option options[] = {{"output", .value = &tokenize.output_train},
                                   {"validation", .value = &tokenize.output_validation},
                                   {"fraction", .value = &a.fraction},
-                                  {"split", .value = &a.split},
+                                  {"split", .choice = &a.split, .names = splits},
                                   {"limit", .value = &a.limit},
                                   {"json-key", .value = &tokenize.json_key},
-                                  {"on-error", .value = &a.on_error},
+                                  {"on-error", .choice = &a.on_error, .names = errors},
                                   {"tokenizer", .value = &a.tokenizer},
                                   {"vocab", .value = &a.vocab},
-                                  {"format", .value = &a.format},
-                                  {"loss-on", .value = &a.loss_on},
+                                  {"format", .choice = &a.format, .names = formats},
+                                  {"loss-on", .choice = &a.loss_on, .names = losses},
                                   {"chat-template", .value = &tokenize.chat_template},
                                   {"merges", .value = &a.merges},
-                                  {"special", .value = &a.special},
+                                  {"special", .choice = &a.special, .names = specials},
                                   {"force", .flag = &tokenize.force},
                                   {.name = NULL}};
     int count;
@@ -214,7 +186,7 @@ static z3d_status answer(int argc, char **argv, cli_answer *out) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "expected: zero3d data tokenize INPUT...");
     if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "no input: give files or folders of text");
     Z3D_TRY(read_amounts(&a, &tokenize));
-    Z3D_TRY(read_choices(&a, &tokenize));
+    Z3D_TRY(use_choices(&a, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
     z3d_status status = make_tokenizer(&a, &tokenize.tokenizer);
