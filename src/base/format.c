@@ -65,6 +65,24 @@ const char *z3d_format_seconds(double seconds, char *buf, size_t size) {
     return buf;
 }
 
+z3d_number_text z3d_bytes_text(int64_t bytes) {
+    z3d_number_text out;
+    z3d_format_bytes(bytes, out.text, sizeof out.text);
+    return out;
+}
+
+z3d_number_text z3d_count_text(double count) {
+    z3d_number_text out;
+    z3d_format_count(count, out.text, sizeof out.text);
+    return out;
+}
+
+z3d_number_text z3d_seconds_text(double seconds) {
+    z3d_number_text out;
+    z3d_format_seconds(seconds, out.text, sizeof out.text);
+    return out;
+}
+
 const char *z3d_plural(int64_t count) {
     return count == 1 ? "" : "s";
 }

@@ -131,6 +131,21 @@ void z3d_string_append_number(z3d_string *string, double value) {
     z3d_string_append_bytes(string, text, strlen(text));
 }
 
+void z3d_string_append_key(z3d_string *string, const char *name) {
+    const bool first = string->length == 0 || string->text[string->length - 1] == '{';
+    z3d_string_append(string, "%s\"%s\": ", first ? "" : ", ", name);
+}
+
+void z3d_string_append_member(z3d_string *string, const char *name, double value) {
+    z3d_string_append_key(string, name);
+    z3d_string_append_number(string, value);
+}
+
+void z3d_string_append_member_text(z3d_string *string, const char *name, const char *text) {
+    z3d_string_append_key(string, name);
+    z3d_string_append_json(string, text);
+}
+
 const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]) {
     size_t i = 0;
     for (; name[i] && i < Z3D_SHOWN; i++)

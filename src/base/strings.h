@@ -31,6 +31,11 @@ size_t z3d_utf8_length(const char *text, size_t left);
 /* Appends a number with the fewest digits that read back to the same double; null (for JSON) if it
  * is not finite. */
 void z3d_string_append_number(z3d_string *string, double value);
+/* Append a member of a JSON object, with a comma before it if it is not the first one: its name and
+ * colon; a number; a text. */
+void z3d_string_append_key(z3d_string *string, const char *name);
+void z3d_string_append_member(z3d_string *string, const char *name, double value);
+void z3d_string_append_member_text(z3d_string *string, const char *name, const char *text);
 /* A name from a file, fit for a message: at most Z3D_SHOWN printable characters. */
 enum { Z3D_SHOWN = 100 };
 const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
@@ -61,6 +66,13 @@ z3d_status z3d_parse_count(const char *text, double *out);
 const char *z3d_format_bytes(int64_t bytes, char *buf, size_t size);
 const char *z3d_format_count(double count, char *buf, size_t size);
 const char *z3d_format_seconds(double seconds, char *buf, size_t size);
+/* The same texts by value: z3d_bytes_text(bytes).text. */
+typedef struct z3d_number_text {
+    char text[32];
+} z3d_number_text;
+z3d_number_text z3d_bytes_text(int64_t bytes);
+z3d_number_text z3d_count_text(double count);
+z3d_number_text z3d_seconds_text(double seconds);
 
 /* The plural's "s"; "" if count is 1. */
 const char *z3d_plural(int64_t count);

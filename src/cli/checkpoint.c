@@ -32,19 +32,16 @@ static const char help[] =
     "           is its file), and DIR/config.yaml, a run that begins with its weights\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
-    "  --dtype TYPE      fp32, bf16, or for huggingface fp16 (default: the imported type, or "
-    "fp32)\n"
+    "  --dtype TYPE      fp32, bf16, for huggingface fp16 (default: the imported type, or fp32)\n"
     "  --max-shard-size SIZE  huggingface: bytes of tensors in a shard, at most (default 5GB)\n"
     "  --vocab PATH      the tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none imports or exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
-    "  --vocab-size N    import: model.vocab_size of config.yaml, if the tokenizer has more "
-    "tokens\n"
-    "                    than the model; a run starts the new rows at the mean of the model's\n"
+    "  --vocab-size N    import: model.vocab_size of config.yaml, if the tokenizer has more\n"
+    "                    tokens than the model; a run starts the new rows at the model's mean\n"
     "  --ema             exports the average of the parameters that optimizer.ema_decay keeps\n"
-    "  --merged          a run with adapters: the whole model, with the adapters added to its "
-    "weights\n"
+    "  --merged          a run with adapters: the whole model, with the adapters in its weights\n"
     "  --base PATH       the present path of the checkpoint with the frozen parameters\n"
     "  --allow-nonfinite  values may be infinite or NaN, or become so in the output's type\n"
     "  --force           llm.c: TO may replace a file that is not one of llm.c\n"
@@ -57,8 +54,10 @@ static const char help[] =
 
 typedef struct request {
     char **arguments;
-    const char *format, *dtype, *vocab, *merges, *max_shard, *vocab_size, *base;
-    z3d_string *text; /* to print */
+    int format, dtype; /* z3d_interop_format, z3d_dtype; -1: not given */
+    const char *vocab, *merges, *max_shard, *base;
+    int64_t vocab_size; /* 0: not given */
+    z3d_string *text;   /* to print */
     z3d_progress progress;
     bool allow_nonfinite, force, ema, merged;
     bool bad; /* damage or a difference was found */
@@ -127,7 +126,7 @@ static z3d_status list(request *r) {
 static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
     int64_t parameters = 0, trained = 0;
     const unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
-    char number[32], more[48] = "";
+    char more[64] = "";
     for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
         const z3d_tensor *t = z3d_checkpoint_tensor(c, i);
         z3d_part whole;
@@ -140,10 +139,8 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
         z3d_string_append(text, "]\n");
     }
     if (states && trained < parameters)
-        snprintf(more, sizeof more, ", %s of them trained",
-                 z3d_format_count((double)trained, number, sizeof number));
-    z3d_string_append(text, "parameters: %s%s, %s",
-                      z3d_format_count((double)parameters, number, sizeof number), more,
+        snprintf(more, sizeof more, ", %s of them trained", z3d_count_text((double)trained).text);
+    z3d_string_append(text, "parameters: %s%s, %s", z3d_count_text((double)parameters).text, more,
                       states ? "each with " : "without optimizer states");
     z3d_append_kinds(text, states, " and ");
     z3d_string_append(text, ", fp32\n");
@@ -181,7 +178,6 @@ static z3d_status show(request *r) {
 static z3d_status verify(request *r) {
     z3d_checkpoint *c;
     int64_t bytes = 0;
-    char size[32];
     Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_checkpoint_watch(c, &r->progress);
     z3d_status status = check_base(r, c, c);
@@ -190,7 +186,7 @@ static z3d_status verify(request *r) {
     const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
     if (status == Z3D_OK)
         z3d_string_append(r->text, "step %lld: intact, %s verified%s%s\n",
-                          (long long)info->engine.step, z3d_format_bytes(bytes, size, sizeof size),
+                          (long long)info->engine.step, z3d_bytes_text(bytes).text,
                           info->base.folder ? ", with its base " : "",
                           info->base.folder ? info->base.folder : "");
     z3d_checkpoint_close(c);
@@ -237,7 +233,6 @@ static bool same_shape(const z3d_tensor *a, const z3d_tensor *b) {
            memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0;
 }
 
-/* The result of compare_tensors. */
 typedef struct findings {
     int compared, differing; /* parameters in both */
     int only[2];             /* tensors that only the first has; that only the second has */
@@ -322,22 +317,6 @@ static z3d_status diff(request *r) {
 
 /* ---- export and import ---- */
 
-/* Reads --format and --dtype; without an option its value stays unchanged. */
-static z3d_status read_format(const request *r, z3d_interop_format *format, z3d_dtype *dtype) {
-    static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
-    bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
-    if (r->format && !llmc && strcmp(r->format, "huggingface") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--format %s: expected huggingface or llm.c", r->format);
-    if (llmc) *format = Z3D_INTEROP_LLMC;
-    if (!r->dtype) return Z3D_OK;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(r->dtype, z3d_dtype_name(types[i])) == 0) {
-            *dtype = types[i];
-            return Z3D_OK;
-        }
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", r->dtype);
-}
-
 static void report_export(int64_t step, const z3d_export *what, z3d_string *text) {
     bool folder = what->format == Z3D_INTEROP_HUGGINGFACE;
     z3d_string_append(text, "step %lld: written to %s", (long long)step, what->to);
@@ -377,8 +356,10 @@ static void report_end(const z3d_export *what, z3d_string *text) {
 
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
-    z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
-                       .own_dtype = !r->dtype,
+    const bool folder = r->format != Z3D_INTEROP_LLMC;
+    z3d_export what = {.format = folder ? Z3D_INTEROP_HUGGINGFACE : Z3D_INTEROP_LLMC,
+                       .own_dtype = r->dtype < 0,
+                       .dtype = r->dtype < 0 ? Z3D_F32 : (z3d_dtype)r->dtype,
                        .allow_nonfinite = r->allow_nonfinite,
                        .force = r->force,
                        .ema = r->ema,
@@ -387,8 +368,6 @@ static z3d_status export(request *r) {
                        .vocab = r->vocab,
                        .merges = r->merges,
                        .base = r->base};
-    Z3D_TRY(read_format(r, &what.format, &what.dtype));
-    bool folder = what.format == Z3D_INTEROP_HUGGINGFACE;
     if (r->max_shard &&
         (z3d_parse_bytes(r->max_shard, &what.max_shard) != Z3D_OK || what.max_shard <= 0))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--max-shard-size %s: expected a size, as 5GB or 512MiB",
@@ -424,14 +403,13 @@ static z3d_status append_family(const z3d_config *config, z3d_string *out) {
 
 static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3d_string *out,
                                    bool *chats) {
-    z3d_string path = {0};
+    char *path;
     z3d_tokenizer *tokenizer = NULL;
     z3d_status status = Z3D_OK;
-    z3d_string_append(&path, "%s/tokenizer", dir);
-    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
-    const bool there = access(path.text, F_OK) == 0;
+    Z3D_TRY(z3d_join_path(dir, "tokenizer", &path));
+    const bool there = access(path, F_OK) == 0;
     if (there)
-        status = z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, path.text, NULL,
+        status = z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, path, NULL,
                                       &tokenizer);
     if (tokenizer)
         z3d_string_append(out, "%s of %d ids", tokenizer->name, (int)tokenizer->vocab_size);
@@ -440,16 +418,14 @@ static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3
                           z3d_error_message());
     *chats = tokenizer && z3d_tokenizer_answer_end(tokenizer) >= 0;
     z3d_tokenizer_destroy(tokenizer);
-    z3d_string_free(&path);
+    free(path);
     return status == Z3D_ERR_MEMORY ? status : Z3D_OK;
 }
 
-/* Says what was imported, and the next command. */
 static z3d_status describe_import(const char *folder, const char *dir, z3d_string *text) {
     z3d_checkpoint *c;
     z3d_config *config = NULL;
     z3d_model_sizes sizes;
-    char number[32];
     bool chats = false;
     Z3D_TRY(z3d_checkpoint_open(folder, &c));
     const char *saved = z3d_checkpoint_get_info(c)->config;
@@ -460,7 +436,7 @@ static z3d_status describe_import(const char *folder, const char *dir, z3d_strin
     if (status == Z3D_OK) status = z3d_model_sizes_of(config, &sizes);
     if (status == Z3D_OK) {
         z3d_string_append(text, ": %s parameters, tokenizer ",
-                          z3d_format_count((double)sizes.parameters, number, sizeof number));
+                          z3d_count_text((double)sizes.parameters).text);
         status = append_tokenizer(config, dir, text, &chats);
         z3d_string_append(text, "; next: zero3d generate %s%s --prompt TEXT\n", dir,
                           chats ? " --chat" : "");
@@ -478,12 +454,9 @@ static z3d_status import(request *r) {
                        .progress = &r->progress,
                        .vocab = r->vocab,
                        .merges = r->merges,
+                       .vocab_size = r->vocab_size,
                        .allow_nonfinite = r->allow_nonfinite,
                        .check_tokenizer = z3d_tokenizer_check};
-    if (r->vocab_size &&
-        (z3d_parse_int(r->vocab_size, &what.vocab_size) != Z3D_OK || what.vocab_size < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size %s: expected a number of token ids",
-                         r->vocab_size);
     z3d_status status = z3d_checkpoint_import(&what, &folder);
     if (status == Z3D_OK) z3d_string_append(r->text, "written to %s\n", folder);
     if (status == Z3D_OK) status = describe_import(folder, what.to, r->text);
@@ -491,17 +464,12 @@ static z3d_status import(request *r) {
     return status;
 }
 
-typedef struct tool {
+static const struct {
     const char *name;
     int arguments;
-    bool exports, tokenizer, base; /* which options the command has */
     z3d_status (*run)(request *r);
-} tool;
-
-static const tool tools[] = {
-    {"list", 1, false, false, false, list},    {"show", 1, false, false, false, show},
-    {"verify", 1, false, false, true, verify}, {"diff", 2, false, false, true, diff},
-    {"export", 2, true, true, true, export},   {"import", 2, false, true, false, import}};
+} tools[] = {{"list", 1, list}, {"show", 1, show},     {"verify", 1, verify},
+             {"diff", 2, diff}, {"export", 2, export}, {"import", 2, import}};
 
 static z3d_status read_progress(const char *tool, z3d_progress *out) {
     const char *every = getenv("ZERO3D_PROGRESS_SECONDS");
@@ -512,43 +480,47 @@ static z3d_status read_progress(const char *tool, z3d_progress *out) {
     return Z3D_OK;
 }
 
-static z3d_status check_options(const request *r, const tool *t) {
-    const bool exports = t->exports, tokenizer = t->tokenizer;
-    if (r->base && !t->base)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--base is for checkpoint verify, diff and export");
-    if ((r->format || r->dtype || r->max_shard || r->ema || r->merged) && !exports)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
-                         r->format   ? "format"
-                         : r->dtype  ? "dtype"
-                         : r->ema    ? "ema"
-                         : r->merged ? "merged"
-                                     : "max-shard-size");
-    if ((r->vocab || r->merges || r->allow_nonfinite) && !tokenizer)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
-                         r->vocab    ? "vocab"
-                         : r->merges ? "merges"
-                                     : "allow-nonfinite");
-    if (r->vocab_size && (exports || !tokenizer))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab-size is for checkpoint import");
-    if (r->force && !(exports && r->format && strcmp(r->format, "llm.c") == 0))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--force is for checkpoint export --format llm.c");
+static z3d_status check_options(const request *r, const char *tool) {
+    const bool llmc = r->format == Z3D_INTEROP_LLMC;
+    const struct {
+        const char *option;
+        bool given;
+        const char *tools, *where; /* the commands that have it, also for the message */
+    } options[] = {{"base", r->base != NULL, "verify diff export", "verify, diff and export"},
+                   {"format", r->format >= 0, "export", "export"},
+                   {"dtype", r->dtype >= 0, "export", "export"},
+                   {"ema", r->ema, "export", "export"},
+                   {"merged", r->merged, "export", "export"},
+                   {"max-shard-size", r->max_shard != NULL, "export", "export"},
+                   {"vocab", r->vocab != NULL, "import export", "import and export"},
+                   {"merges", r->merges != NULL, "import export", "import and export"},
+                   {"allow-nonfinite", r->allow_nonfinite, "import export", "import and export"},
+                   {"vocab-size", r->vocab_size > 0, "import", "import"},
+                   {"force", r->force, llmc ? "export" : "", "export --format llm.c"}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given && !z3d_has_word(options[i].tools, tool))
+            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint %s", options[i].option,
+                             options[i].where);
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     return Z3D_OK;
 }
 
 static z3d_status run_tool(int argc, char **argv, request *r) {
-    const cli_option options[] = {{"format", &r->format, NULL, NULL},
-                                  {"dtype", &r->dtype, NULL, NULL},
-                                  {"vocab", &r->vocab, NULL, NULL},
-                                  {"merges", &r->merges, NULL, NULL},
-                                  {"max-shard-size", &r->max_shard, NULL, NULL},
-                                  {"vocab-size", &r->vocab_size, NULL, NULL},
-                                  {"allow-nonfinite", NULL, &r->allow_nonfinite, NULL},
-                                  {"force", NULL, &r->force, NULL},
-                                  {"ema", NULL, &r->ema, NULL},
-                                  {"merged", NULL, &r->merged, NULL},
-                                  {"base", &r->base, NULL, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    static const char *const formats[] =
+        {[Z3D_INTEROP_HUGGINGFACE] = "huggingface", [Z3D_INTEROP_LLMC] = "llm.c", NULL},
+                             *const types[] = {"fp32", "bf16", "fp16", NULL};
+    const cli_option options[] = {{"format", .choice = &r->format, .names = formats},
+                                  {"dtype", .choice = &r->dtype, .names = types},
+                                  {"vocab", .value = &r->vocab},
+                                  {"merges", .value = &r->merges},
+                                  {"max-shard-size", .value = &r->max_shard},
+                                  {"vocab-size", .number = &r->vocab_size, .least = 1},
+                                  {"allow-nonfinite", .flag = &r->allow_nonfinite},
+                                  {"force", .flag = &r->force},
+                                  {"ema", .flag = &r->ema},
+                                  {"merged", .flag = &r->merged},
+                                  {"base", .value = &r->base},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     for (size_t i = 0; count > 0 && i < sizeof tools / sizeof *tools; i++) {
@@ -556,7 +528,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         if (count - 1 != tools[i].arguments)
             return Z3D_ERROR(Z3D_ERR_USAGE, "checkpoint %s takes %s", argv[1],
                              tools[i].arguments == 1 ? "one folder" : "two paths");
-        Z3D_TRY(check_options(r, &tools[i]));
+        Z3D_TRY(check_options(r, tools[i].name));
         r->arguments = argv + 2;
         Z3D_TRY(read_progress(tools[i].name, &r->progress));
         return tools[i].run(r);
@@ -565,14 +537,13 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                     "diff, export or import");
 }
 
-static int run(int argc, char **argv) {
-    z3d_string text = {0};
-    request r = {.text = &text};
-    z3d_status status = run_tool(argc, argv, &r);
-    int code = cli_answer(status, "checkpoint", &text);
-    return code == CLI_OK && r.bad ? CLI_FAILED : code;
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
+    request r = {.text = &out->text, .format = -1, .dtype = -1};
+    const z3d_status status = run_tool(argc, argv, &r);
+    if (r.bad) out->code = CLI_FAILED;
+    return status;
 }
 
 const cli_command cli_checkpoint = {
-    "checkpoint", "list, verify, compare and convert checkpoints", help, run,
+    "checkpoint", "list, verify, compare and convert checkpoints", help, answer, NULL,
     false,        "list show verify diff export import",           false};

@@ -1,5 +1,5 @@
 /* src/cli: the program `zero3d`. main.c has the table of commands; each command is one file. A
- * command reads its arguments, calls the library and prints; it decides nothing itself. */
+ * command reads its arguments, calls the library and answers; it decides nothing itself. */
 #ifndef ZERO3D_CLI_CLI_H
 #define ZERO3D_CLI_CLI_H
 
@@ -18,10 +18,19 @@ enum {
                            of sysexits.h) */
 };
 
+/* The answer of a command; main prints the text. */
+typedef struct cli_answer {
+    z3d_string text; /* for standard output */
+    int code;        /* the exit code if no error is returned and the text can be printed */
+} cli_answer;
+
+/* argv[0] of both functions is the command's name. */
 typedef struct cli_command {
     const char *name, *summary;
-    const char *help;                  /* the text of `zero3d NAME --help`: at most one screen */
-    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
+    const char *help; /* the text of `zero3d NAME --help`: at most one screen */
+    z3d_status (*answer)(int argc, char **argv, cli_answer *out); /* main prints error or text */
+    int (*run)(int argc, char **argv); /* NULL, or instead of `answer`, for several ranks: prints
+                                          itself, and returns the exit code */
     bool computes;                     /* computes for a while with all threads */
     const char *words; /* the words that may follow its name, for completion; NULL: a path */
     bool configured;   /* the arguments from the second one on are key=value */
@@ -44,12 +53,17 @@ typedef struct cli_values {
 /* One option of a command. If `value` or `values` is set: "--name VALUE" or "--name=VALUE"; if the
  * option is repeated, *value is the last one, *values has all. Otherwise "--name", which sets
  * *flag. If value and flag are set, the value may be left out; it is a picture's file, so only an
- * argument that ends in .svg is taken as value. */
+ * argument that ends in .svg is taken as value. number: takes the value as a whole number from
+ * `least` to `most`; 0: no limit. choice: takes it as the index of one of `names`, which end with
+ * NULL. */
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     const char **value;
     bool *flag;
     cli_values *values;
+    int64_t *number, least, most;
+    int *choice;
+    const char *const *names;
 } cli_option;
 
 /* Removes the options from argv[1..]; the other arguments stay, in order, as argv[1 .. *count].
@@ -60,11 +74,12 @@ bool cli_is_in_path(const char *name);
 /* Whether `given` is probably a misspelt `name`, of a command or an option. */
 bool cli_is_near(const char *given, const char *name);
 
-/* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE: an
+/* Reads the file of a configuration and its key=value arguments. ERR_USAGE: no file (NULL); an
  * argument is not an assignment. ERR_CONFIG: all errors of the file, the arguments and
  * z3d_config_check, also the errors for this number of ranks (0: not known); or no key of the model
  * is set. The caller destroys *out. */
-z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **out);
+z3d_status cli_read_config(const char *file, int count, char *const *assignments, int ranks,
+                           z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);
@@ -87,7 +102,8 @@ z3d_status cli_save(z3d_status status, const char *path, z3d_string *text);
 /* Writes text to standard output. CLI_FAILED if that fails: after one error line (a full disk), or
  * without a line if the pipe was closed. */
 int cli_print(const z3d_string *text);
-/* cli_print if `status` is OK, otherwise cli_finish; frees the text. */
-int cli_answer(z3d_status status, const char *command, z3d_string *text);
+/* Appends several lines: version, compiler, libraries as loaded, CPU and instruction set. Errors:
+ * z3d_device_create's. */
+z3d_status cli_version(z3d_string *out);
 
 #endif

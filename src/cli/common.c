@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/model/model.h"
 
@@ -66,8 +65,42 @@ static bool is_picture(const char *argument) {
     return length > 4 && strcmp(argument + length - 4, ".svg") == 0 && !strchr(argument, '=');
 }
 
+static z3d_status store_number(const cli_option *option, const char *value) {
+    const bool good = z3d_parse_int(value, option->number) == Z3D_OK;
+    if (good && *option->number >= option->least &&
+        (!option->most || *option->number <= option->most))
+        return Z3D_OK;
+    if (!option->most)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least %lld",
+                         option->name, value, (long long)option->least);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from %lld to %lld",
+                     option->name, value, (long long)option->least, (long long)option->most);
+}
+
+static z3d_status store_choice(const cli_option *option, const char *value) {
+    z3d_string all = {0};
+    for (int i = 0; option->names[i]; i++) {
+        if (strcmp(value, option->names[i]) == 0) {
+            *option->choice = i;
+            z3d_string_free(&all);
+            return Z3D_OK;
+        }
+        z3d_string_append(&all, "%s%s",
+                          i == 0                 ? ""
+                          : option->names[i + 1] ? ", "
+                                                 : " or ",
+                          option->names[i]);
+    }
+    z3d_status status = Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected %s", option->name, value,
+                                  all.text ? all.text : "another value");
+    z3d_string_free(&all);
+    return status;
+}
+
 static z3d_status store(const cli_option *option, const char *value) {
     cli_values *all = option->values;
+    if (option->number) return store_number(option, value);
+    if (option->choice) return store_choice(option, value);
     if (!all) {
         *option->value = value;
         return Z3D_OK;
@@ -134,27 +167,28 @@ bool cli_is_in_path(const char *name) {
 }
 
 /* Reads a configuration, or a part of one without a model. */
-static z3d_status read_any(int count, char **arguments, int ranks, z3d_config **out) {
+static z3d_status read_any(const char *file, int count, char *const *assignments, int ranks,
+                           z3d_config **out) {
     *out = NULL;
-    if (count < 1)
+    if (!file)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "a configuration file is missing, for example configs/demo.yaml");
-    for (int i = 1; i < count; i++)
-        if (!strchr(arguments[i], '='))
+    for (int i = 0; i < count; i++)
+        if (!strchr(assignments[i], '='))
             return Z3D_ERROR(
                 Z3D_ERR_USAGE,
                 "'%s' is not key=value (usage: one configuration file, then key=value arguments)",
-                arguments[i]);
-    if (z3d_is_folder(arguments[0]))
+                assignments[i]);
+    if (z3d_is_folder(file))
         return Z3D_ERROR(Z3D_ERR_IO,
-                         "%s is a folder; a configuration is a file: write %s/config.yaml",
-                         arguments[0], arguments[0]);
+                         "%s is a folder; a configuration is a file: write %s/config.yaml", file,
+                         file);
     z3d_config *config;
     Z3D_TRY(z3d_config_create(&config));
     int data;
-    z3d_status status = z3d_config_read_file(config, arguments[0]);
-    for (int i = 1; i < count && (status == Z3D_OK || status == Z3D_ERR_CONFIG); i++)
-        status = z3d_config_override(config, arguments[i]);
+    z3d_status status = z3d_config_read_file(config, file);
+    for (int i = 0; i < count && (status == Z3D_OK || status == Z3D_ERR_CONFIG); i++)
+        status = z3d_config_override(config, assignments[i]);
     /* Reports all errors at once. */
     if (status == Z3D_ERR_CONFIG)
         status = ranks > 0 ? z3d_config_settle(config, &z3d_model_rules, ranks, &data)
@@ -186,8 +220,9 @@ static z3d_status refuse_without_model(const char *path) {
     return status;
 }
 
-z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **out) {
-    Z3D_TRY(read_any(count, arguments, ranks, out));
+z3d_status cli_read_config(const char *file, int count, char *const *assignments, int ranks,
+                           z3d_config **out) {
+    Z3D_TRY(read_any(file, count, assignments, ranks, out));
     for (int i = 0; i < Z3D_CONFIG_KEY_COUNT; i++) {
         const char *path = z3d_config_meanings[i].path;
         if (strncmp(path, "model.", 6) == 0 && z3d_config_is_set(*out, path)) return Z3D_OK;
@@ -195,7 +230,7 @@ z3d_status cli_read_config(int count, char **arguments, int ranks, z3d_config **
     z3d_config_tell(*out);
     z3d_config_destroy(*out);
     *out = NULL;
-    return refuse_without_model(arguments[0]);
+    return refuse_without_model(file);
 }
 
 /* Indents all lines of a message after the first. */
@@ -275,10 +310,4 @@ int cli_print(const z3d_string *text) {
         return cli_finish(
             Z3D_ERROR(Z3D_ERR_IO, "cannot write to standard output: %s", strerror(errno)), NULL);
     return CLI_OK;
-}
-
-int cli_answer(z3d_status status, const char *command, z3d_string *text) {
-    const int code = status == Z3D_OK ? cli_print(text) : cli_finish(status, command);
-    z3d_string_free(text);
-    return code;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "src/cli/cli.h"
-#include "src/cli/version.h"
 
 static const char help[] =
     "usage: zero3d completion bash|zsh|fish|man\n"
@@ -207,7 +206,6 @@ static void append_fish(z3d_string *out) {
 
 /* ---- man ---- */
 
-/* Appends a text with its own line breaks. */
 static void append_lines(z3d_string *out, const char *text) {
     z3d_string_append(out, ".nf\n");
     for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
@@ -224,7 +222,7 @@ static void append_man(z3d_string *out) {
                       ".TH ZERO3D 1 \"\" \"zero3d %s\"\n.SH NAME\nzero3d \\- trains GPT-2 and "
                       "Llama models that do not fit on one device\n.SH SYNOPSIS\n.B zero3d\n.I "
                       "COMMAND\n[arguments]\n.SH COMMANDS\n",
-                      cli_version_number());
+                      ZERO3D_VERSION);
     for (int i = 0; cli_commands[i]; i++)
         z3d_string_append(out, ".TP\n.B %s\n%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     for (int i = 0; cli_commands[i]; i++) {
@@ -242,20 +240,23 @@ static const struct {
 } forms[] = {
     {"bash", append_bash}, {"zsh", append_zsh}, {"fish", append_fish}, {"man", append_man}};
 
-static int run(int argc, char **argv) {
-    const cli_option options[] = {{NULL, NULL, NULL, NULL}};
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
+    const cli_option options[] = {{.name = NULL}};
     int count;
-    z3d_string text = {0};
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    for (size_t f = 0; status == Z3D_OK && count == 1 && f < sizeof forms / sizeof *forms; f++)
-        if (strcmp(forms[f].name, argv[1]) == 0) forms[f].append(&text);
-    if (status == Z3D_OK && !text.length)
-        status =
-            Z3D_ERROR(Z3D_ERR_USAGE, "expected bash, zsh, fish or man: zero3d completion bash");
-    return cli_answer(status, "completion", &text);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    for (size_t f = 0; count == 1 && f < sizeof forms / sizeof *forms; f++)
+        if (strcmp(forms[f].name, argv[1]) == 0) {
+            forms[f].append(&out->text);
+            return Z3D_OK;
+        }
+    return Z3D_ERROR(Z3D_ERR_USAGE, "expected bash, zsh, fish or man: zero3d completion bash");
 }
 
-const cli_command cli_completion = {"completion", "print completion for a shell, or the man page",
-                                    help,         run,
-                                    false,        "bash zsh fish man",
+const cli_command cli_completion = {"completion",
+                                    "print completion for a shell, or the man page",
+                                    help,
+                                    answer,
+                                    NULL,
+                                    false,
+                                    "bash zsh fish man",
                                     false};

@@ -13,11 +13,9 @@ static const char help[] =
     "       zero3d config --from-megatron -- COMMAND...\n"
     "\n"
     "Without CONFIG prints every key of a configuration with its type, default and meaning.\n"
-    "With CONFIG checks it as far as possible without the number of ranks. Prints the model's "
-    "sizes\n"
-    "and the keys that differ from their defaults; auto: the run decides this key (the "
-    "config.yaml\n"
-    "in its folder has the decision).\n"
+    "With CONFIG checks it as far as possible without the number of ranks. Prints the model's\n"
+    "sizes and the keys that differ from their defaults; auto: the run decides this key (the\n"
+    "config.yaml in its folder has the decision).\n"
     "\n"
     "  --all                   prints all keys with their values\n"
     "  --markdown              prints the reference page docs/configuration.md\n"
@@ -27,16 +25,13 @@ static const char help[] =
     "                          effect or are not supported (then the exit code is 1)\n"
     "  --bf16, --fp16          the type that your script passes, if the DeepSpeed file says auto\n"
     "  --from-megatron FILE    the same for Megatron-LM's arguments: a list of them, YAML with\n"
-    "                          --names as keys, or the log of a run, which begins with all of "
-    "them.\n"
+    "                          --names as keys, or the log of a run, which begins with them.\n"
     "                          With -- COMMAND... in place of FILE: the arguments of the command\n"
-    "                          that starts a run. Write `zero3d config --from-megatron --` before "
-    "it\n"
-    "                          in its script and run the script: the shell fills in the values\n"
+    "                          that starts a run. Write `zero3d config --from-megatron --` before\n"
+    "                          it in its script and run the script: the shell fills in the values\n"
     "\n"
     "Keys have the names of DeepSpeed (zero_optimization, fp16, train_batch_size, ...) and of\n"
-    "Megatron-LM (num_layers, hidden_size, ...). An unknown key is an error with file, line and "
-    "column.\n"
+    "Megatron-LM (num_layers, hidden_size, ...). An unknown key is an error, with file and line.\n"
     "\n"
     "example: zero3d config configs/demo.yaml zero_optimization.stage=3\n"
     "         zero3d config --from-deepspeed ds.json > run.yaml\n"
@@ -46,7 +41,6 @@ typedef struct wanted {
     bool markdown, keys, all;
 } wanted;
 
-/* Appends a valid configuration as YAML. */
 static void write(const z3d_config *config, const char *name, bool all, z3d_string *text) {
     static const char *const sizes[] = {"model.num_layers",          "model.hidden_size",
                                         "model.num_attention_heads", "model.seq_length",
@@ -74,7 +68,7 @@ static z3d_status describe(int count, char **arguments, const wanted *wanted, z3
     if (wanted->markdown || wanted->keys)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys do not take a CONFIG");
     z3d_config *config;
-    Z3D_TRY(cli_read_config(count, arguments, 0, &config));
+    Z3D_TRY(cli_read_config(arguments[0], count - 1, arguments + 1, 0, &config));
     z3d_status status = z3d_config_check_training(config, &z3d_model_rules);
     if (status == Z3D_OK) write(config, arguments[0], wanted->all, text);
     z3d_config_destroy(config);
@@ -89,7 +83,7 @@ typedef struct source {
 } source;
 
 /* The YAML goes to standard output, the table to standard error. */
-static int convert(const source *from) {
+static z3d_status convert(const source *from, cli_answer *out) {
     const char *type = from->bf16 ? "bf16" : from->fp16 ? "fp16" : NULL;
     z3d_string yaml = {0}, table = {0};
     bool complete = false;
@@ -100,11 +94,14 @@ static int convert(const source *from) {
             ? z3d_config_from_megatron_command((const char *const *)from->command, from->words,
                                                &z3d_model_rules, &yaml, &table, &complete)
             : z3d_config_from_megatron(from->megatron, &z3d_model_rules, &yaml, &table, &complete);
-    int code = status == Z3D_OK ? cli_print(&yaml) : cli_finish(status, "config");
-    if (status == Z3D_OK) fputs(table.text, stderr);
+    if (status == Z3D_OK) {
+        out->code = cli_print(&yaml);
+        fputs(table.text, stderr);
+        if (!complete) out->code = CLI_FAILED;
+    }
     z3d_string_free(&yaml);
     z3d_string_free(&table);
-    return code == CLI_OK && !complete ? CLI_FAILED : code;
+    return status;
 }
 
 /* Cuts off "--from-megatron -- COMMAND...", because the words of COMMAND are not our options. */
@@ -129,28 +126,24 @@ static z3d_status check_source(const source *from, bool others) {
                                           "nothing else");
 }
 
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     wanted wanted = {0};
     source from = {0};
-    const cli_option options[] = {{"all", NULL, &wanted.all, NULL},
-                                  {"markdown", NULL, &wanted.markdown, NULL},
-                                  {"keys", NULL, &wanted.keys, NULL},
-                                  {"from-deepspeed", &from.deepspeed, NULL, NULL},
-                                  {"from-megatron", &from.megatron, NULL, NULL},
-                                  {"bf16", NULL, &from.bf16, NULL},
-                                  {"fp16", NULL, &from.fp16, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"all", .flag = &wanted.all},
+                                  {"markdown", .flag = &wanted.markdown},
+                                  {"keys", .flag = &wanted.keys},
+                                  {"from-deepspeed", .value = &from.deepspeed},
+                                  {"from-megatron", .value = &from.megatron},
+                                  {"bf16", .flag = &from.bf16},
+                                  {"fp16", .flag = &from.fp16},
+                                  {.name = NULL}};
     int count;
-    z3d_string text = {0};
     argc = cut_command(argc, argv, &from);
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK)
-        status = check_source(&from, count || wanted.all || wanted.keys || wanted.markdown);
-    if (status == Z3D_OK && (from.deepspeed || from.megatron || from.command))
-        return convert(&from);
-    if (status == Z3D_OK) status = describe(count, argv + 1, &wanted, &text);
-    return cli_answer(status, "config", &text);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    Z3D_TRY(check_source(&from, count || wanted.all || wanted.keys || wanted.markdown));
+    if (from.deepspeed || from.megatron || from.command) return convert(&from, out);
+    return describe(count, argv + 1, &wanted, &out->text);
 }
 
 const cli_command cli_config = {
-    "config", "list all keys; check a configuration", help, run, false, NULL, true};
+    "config", "list all keys; check a configuration", help, answer, NULL, false, NULL, true};

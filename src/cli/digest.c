@@ -9,10 +9,9 @@
 static const char help[] =
     "usage: zero3d digest A B\n"
     "\n"
-    "Compares two digest files and names the first instruction whose output differs. A file "
-    "belongs\n"
-    "to one rank of a run with `zero3d train --digest`. Each line is one instruction of the step\n"
-    "program:\n"
+    "Compares two digest files and names the first instruction whose output differs. A file\n"
+    "belongs to one rank of a run with `zero3d train --digest`. Each line is one instruction of\n"
+    "the step program:\n"
     "\n"
     "  step index hash description\n"
     "\n"
@@ -55,8 +54,7 @@ static z3d_status next_line(reader *r, const char **out) {
     return Z3D_OK;
 }
 
-static z3d_status compare(reader *a, reader *b, z3d_string *text, bool *equal) {
-    *equal = false;
+static z3d_status compare(reader *a, reader *b, cli_answer *out) {
     for (long number = 1;; number++) {
         const char *left, *right;
         Z3D_TRY(next_line(a, &left));
@@ -65,12 +63,12 @@ static z3d_status compare(reader *a, reader *b, z3d_string *text, bool *equal) {
             if (number == 1)
                 return Z3D_ERROR(Z3D_ERR_DATA, "%s and %s are empty; there is nothing to compare",
                                  a->path, b->path);
-            z3d_string_append(text, "equal: %ld instructions\n", number - 1);
-            *equal = true;
+            z3d_string_append(&out->text, "equal: %ld instructions\n", number - 1);
             return Z3D_OK;
         }
         if (left && right && strcmp(left, right) == 0) continue;
-        z3d_string_append(text,
+        out->code = CLI_FAILED;
+        z3d_string_append(&out->text,
                           "first difference: line %ld, after %ld equal instructions\n"
                           "  %s\n"
                           "    %s\n"
@@ -82,27 +80,21 @@ static z3d_status compare(reader *a, reader *b, z3d_string *text, bool *equal) {
     }
 }
 
-static int run(int argc, char **argv) {
-    const cli_option options[] = {{NULL, NULL, NULL, NULL}};
-    int count, code;
-    bool equal = false;
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
+    const cli_option options[] = {{.name = NULL}};
+    int count;
     reader a = {0}, b = {0};
-    z3d_string text = {0};
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK && count != 2)
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "expected two digest files, got %d", count);
-    if (status == Z3D_OK) status = open_reader(&a, argv[1]);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    if (count != 2) return Z3D_ERROR(Z3D_ERR_USAGE, "expected two digest files, got %d", count);
+    z3d_status status = open_reader(&a, argv[1]);
     if (status == Z3D_OK) status = open_reader(&b, argv[2]);
-    if (status == Z3D_OK) status = compare(&a, &b, &text, &equal);
-    if (status != Z3D_OK)
-        code = cli_finish(status, "digest");
-    else if ((code = cli_print(&text)) == CLI_OK && !equal)
-        code = CLI_FAILED;
-    z3d_string_free(&text);
+    if (status == Z3D_OK) status = compare(&a, &b, out);
     close_reader(&a);
     close_reader(&b);
-    return code;
+    return status;
 }
 
-const cli_command cli_digest = {
-    "digest", "find the first instruction in which two runs differ", help, run, false, NULL, false};
+const cli_command cli_digest = {"digest", "find the first instruction in which two runs differ",
+                                help,     answer,
+                                NULL,     false,
+                                NULL,     false};

@@ -2,13 +2,11 @@
 #include <errno.h>
 #include <hwloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "src/cli/cli.h"
-#include "src/cli/version.h"
 #include "src/device/device.h"
 #include "src/plan/price/measure.h"
 
@@ -20,9 +18,8 @@ static const char help[] =
     "A line that begins with '!' names a problem that slows down or stops a run. The last line\n"
     "says what the machine is ready for, what it is not ready for, and why.\n"
     "\n"
-    "  --measure FILE   only measures kernels, copies, the links between its ranks and the disk "
-    "of\n"
-    "                   FILE; writes the machine's description to FILE, for\n"
+    "  --measure FILE   only measures kernels, copies, the links between its ranks and the disk\n"
+    "                   of FILE; writes the machine's description to FILE, for\n"
     "                   `zero3d plan --hardware`. ZERO3D_MEASURE_TURNS=1 in the environment:\n"
     "                   is faster and less exact\n"
     "  --force          FILE may replace a file that doctor has not written\n"
@@ -45,12 +42,10 @@ static void check_cores(z3d_string *out) {
 
 /* False: /dev/shm is missing or too small, so ranks of one node may be unable to share memory. */
 static bool check_memory(z3d_string *out) {
-    char total[32], available[32];
     int64_t page = sysconf(_SC_PAGESIZE);
-    z3d_string_append(
-        out, "memory    %s, %s free\n",
-        z3d_format_bytes(page * sysconf(_SC_PHYS_PAGES), total, sizeof total),
-        z3d_format_bytes(page * sysconf(_SC_AVPHYS_PAGES), available, sizeof available));
+    z3d_string_append(out, "memory    %s, %s free\n",
+                      z3d_bytes_text(page * sysconf(_SC_PHYS_PAGES)).text,
+                      z3d_bytes_text(page * sysconf(_SC_AVPHYS_PAGES)).text);
     struct statvfs shm;
     if (statvfs("/dev/shm", &shm) != 0) {
         z3d_string_append(out,
@@ -60,8 +55,7 @@ static bool check_memory(z3d_string *out) {
     int64_t bytes = (int64_t)shm.f_bavail * (int64_t)shm.f_frsize;
     const bool enough = bytes >= 64 << 20;
     z3d_string_append(
-        out, "%s/dev/shm  %s free%s\n", enough ? "" : "! ",
-        z3d_format_bytes(bytes, total, sizeof total),
+        out, "%s/dev/shm  %s free%s\n", enough ? "" : "! ", z3d_bytes_text(bytes).text,
         enough ? "" : ": MPI's ranks of one node may not start (in a container: --shm-size=1g)");
     return enough;
 }
@@ -169,7 +163,7 @@ static int run(int argc, char **argv) {
     const char *path = NULL;
     bool force = false;
     const cli_option options[] = {
-        {"measure", &path, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
+        {"measure", .value = &path}, {"force", .flag = &force}, {.name = NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);
@@ -191,4 +185,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_doctor = {
-    "doctor", "check this machine and measure its speed", help, run, true, NULL, false};
+    "doctor", "check this machine and measure its speed", help, NULL, run, true, NULL, false};

@@ -1,9 +1,7 @@
 /* zero3d evaluate */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/train/train.h"
 
@@ -11,17 +9,14 @@ static const char help[] =
     "usage: zero3d evaluate CHECKPOINT DATA [--json] [--json-key KEY] [--ema] [key=value ...]\n"
     "       zero3d-launch -n RANKS zero3d evaluate CHECKPOINT DATA ...\n"
     "\n"
-    "Prints how well a checkpoint's model predicts DATA, on any number of ranks: loss, "
-    "perplexity,\n"
-    "bits per byte of text, and number of predicted tokens. CHECKPOINT is a checkpoint's folder, "
-    "or\n"
-    "a folder of checkpoints: then the latest is used.\n"
+    "Prints how well a checkpoint's model predicts DATA, on any number of ranks: loss,\n"
+    "perplexity, bits per byte of text, and number of predicted tokens. CHECKPOINT is the folder\n"
+    "of a checkpoint, or of checkpoints: then the latest is used.\n"
     "\n"
     "DATA is a token file, like those of data.train; texts in JSON (.jsonl, .ndjson, .json, or a\n"
     "file that begins like JSON); or another file, which is one text. In JSON each line, or each\n"
-    "element of the array, is a document and is tokenized as in `zero3d data tokenize`. Text may "
-    "be\n"
-    "packed (.gz, .zst) and needs the run's tokenizer. Each token is predicted from the tokens\n"
+    "element of the array, is a document and is tokenized as in `zero3d data tokenize`. Text may\n"
+    "be packed (.gz, .zst) and needs the run's tokenizer. Each token is predicted from the tokens\n"
     "before it in its window of model.seq_length. In a token file with conversations or prompts\n"
     "only trained tokens count; with data.samples=documents they are packed as in training.\n"
     "\n"
@@ -37,20 +32,15 @@ static const char help[] =
     "\n"
     "example: zero3d evaluate runs/demo/checkpoints held-out.txt\n";
 
-static void append_number(z3d_string *text, const char *name, double value) {
-    z3d_string_append(text, ", \"%s\": ", name);
-    z3d_string_append_number(text, value);
-}
-
 static void append_json(z3d_string *text, const z3d_evaluate_request *request,
                         const z3d_evaluate_result *r) {
-    z3d_string_append(text, "{\"checkpoint\": ");
-    z3d_string_append_json(text, request->path);
-    z3d_string_append(text, ", \"step\": %lld, \"data\": ", (long long)r->step);
-    z3d_string_append_json(text, request->data);
-    append_number(text, "loss", r->loss);
-    append_number(text, "perplexity", r->perplexity);
-    append_number(text, "bits_per_byte", r->bits_per_byte);
+    z3d_string_append(text, "{");
+    z3d_string_append_member_text(text, "checkpoint", request->path);
+    z3d_string_append(text, ", \"step\": %lld", (long long)r->step);
+    z3d_string_append_member_text(text, "data", request->data);
+    z3d_string_append_member(text, "loss", r->loss);
+    z3d_string_append_member(text, "perplexity", r->perplexity);
+    z3d_string_append_member(text, "bits_per_byte", r->bits_per_byte);
     z3d_string_append(text, ", \"tokens\": %lld, \"bytes\": ", (long long)r->tokens);
     if (r->bytes < 0)
         z3d_string_append(text, "null");
@@ -73,10 +63,10 @@ static void append_lines(z3d_string *text, const z3d_evaluate_result *r) {
 }
 
 static z3d_status read_arguments(int argc, char **argv, z3d_evaluate_request *request, bool *json) {
-    const cli_option options[] = {{"json", NULL, json, NULL},
-                                  {"json-key", &request->json_key, NULL, NULL},
-                                  {"ema", NULL, &request->ema, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"json", .flag = json},
+                                  {"json-key", .value = &request->json_key},
+                                  {"ema", .flag = &request->ema},
+                                  {.name = NULL}};
     int count;
     request->json_key = "text";
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -117,4 +107,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_evaluate = {
-    "evaluate", "measure a checkpoint's loss on data", help, run, true, NULL, false};
+    "evaluate", "measure a checkpoint's loss on data", help, NULL, run, true, NULL, false};

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/train/train.h"
 
@@ -21,13 +20,10 @@ static const char help[] =
     "  --prompt TEXT        text to continue; \"\" starts a new text; - reads standard input\n"
     "                       (default: generate.prompt of the checkpoint's run; if that is not\n"
     "                       set, and on one rank, standard input if it is a pipe or a file)\n"
-    "  --prompts FILE       JSON lines {\"prompt\": \"...\"}: answers all of them, one line each, "
-    "in this\n"
-    "                       order; - reads standard input\n"
-    "  --chat               the prompt is the user's message, in the model's chat template; "
-    "prints\n"
-    "                       only the answer. A line of a file may have messages: {\"messages\": "
-    "[...]}\n"
+    "  --prompts FILE       JSON lines {\"prompt\": \"...\"}: answers all of them, one line each,\n"
+    "                       in this order; - reads standard input\n"
+    "  --chat               the prompt is the user's message, in the model's chat template;\n"
+    "                       prints only the answer. A line of a file may be {\"messages\": [...]}\n"
     "  --system TEXT        with --chat: the system message before the prompt\n"
     "  --chat-template T    with --chat: auto (default): the template in the model's folder; or\n"
     "                       chatml, llama3, ... (docs/fine-tuning.md)\n"
@@ -117,14 +113,14 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     enum { OTHERS = 8 };
     z3d_generate_request *r = &a->request;
     cli_option options[OTHERS + KEYS + 1] = {
-        {"prompts", &r->prompts, NULL, NULL}, {"output", &r->output, NULL, NULL},
-        {"chat", NULL, &r->chat, NULL},       {"ema", NULL, &r->ema, NULL},
-        {"system", &r->system, NULL, NULL},   {"chat-template", &r->chat_template, NULL, NULL},
-        {"stream", NULL, &a->stream, NULL},   {"verbose", NULL, &a->verbose, NULL}};
+        {"prompts", .value = &r->prompts}, {"output", .value = &r->output},
+        {"chat", .flag = &r->chat},        {"ema", .flag = &r->ema},
+        {"system", .value = &r->system},   {"chat-template", .value = &r->chat_template},
+        {"stream", .flag = &a->stream},    {"verbose", .flag = &a->verbose}};
     cli_values stops = {.count = 0};
     for (int k = 0; k < KEYS; k++)
         options[OTHERS + k] =
-            (cli_option){keys[k].option, &value[k], NULL, k == STOP ? &stops : NULL};
+            (cli_option){keys[k].option, .value = &value[k], .values = k == STOP ? &stops : NULL};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
@@ -310,4 +306,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_generate = {
-    "generate", "generate text from a checkpoint", help, run, true, NULL, false};
+    "generate", "generate text from a checkpoint", help, NULL, run, true, NULL, false};

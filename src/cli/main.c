@@ -2,16 +2,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
-#include "src/cli/version.h"
 
 const cli_command *const cli_commands[] = {
     &cli_train,      &cli_plan,     &cli_reproduce, &cli_data,   &cli_checkpoint,
@@ -24,7 +21,7 @@ static void append_help(z3d_string *text) {
                       "zero3d %s trains GPT-2 and Llama models that do not fit on one device: ZeRO "
                       "data parallelism x tensor "
                       "x pipeline parallelism.\n\nusage: zero3d COMMAND [arguments]\n\n",
-                      cli_version_number());
+                      ZERO3D_VERSION);
     for (int i = 0; cli_commands[i]; i++)
         z3d_string_append(text, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     z3d_string_append(
@@ -36,18 +33,32 @@ static void append_help(z3d_string *text) {
               "All keys of a configuration:  zero3d config\n");
 }
 
+static int finish(z3d_status status, const char *command, z3d_string *text) {
+    const int code = status == Z3D_OK ? cli_print(text) : cli_finish(status, command);
+    z3d_string_free(text);
+    return code;
+}
+
 static int print_help(const cli_command *command) {
     z3d_string text = {0};
     if (command)
         z3d_string_append(&text, "%s", command->help);
     else
         append_help(&text);
-    return cli_answer(Z3D_OK, NULL, &text);
+    return finish(Z3D_OK, NULL, &text);
 }
 
 static int print_version(void) {
     z3d_string text = {0};
-    return cli_answer(cli_version(&text), NULL, &text);
+    return finish(cli_version(&text), NULL, &text);
+}
+
+static int run_command(const cli_command *command, int argc, char **argv) {
+    cli_answer answer = {.code = CLI_OK};
+    if (command->run) return command->run(argc, argv);
+    const z3d_status status = command->answer(argc, argv, &answer);
+    const int code = finish(status, command->name, &answer.text);
+    return code == CLI_OK ? answer.code : code;
 }
 
 static const cli_command *find_command(const char *name) {
@@ -138,5 +149,5 @@ int main(int argc, char **argv) {
         z3d_world_release_signals();
     if (command->computes) limit_spinning(argv);
     if (stops) z3d_world_catch_signals();
-    return end_apart(command->run(argc - 1, argv + 1));
+    return end_apart(run_command(command, argc - 1, argv + 1));
 }

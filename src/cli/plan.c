@@ -1,11 +1,9 @@
 /* zero3d plan */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/cli/plan.h"
 #include "src/plan/memory.h"
-#include "src/plan/price/bill.h"
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
@@ -32,14 +30,11 @@ static const char help[] =
     "  --days D          with --recommend or --fit: finds how many nodes train N tokens in D days\n"
     "  --price-per-device-hour P  price of a device for an hour, in any currency\n"
     "  --json            prints the prediction as one JSON object\n"
-    "  --trace FILE      writes the predicted timeline, for Perfetto; --schedule FILE.svg draws "
-    "it\n"
-    "  --recommend       finds the best way to train this model and batch on the machine: "
-    "parallel\n"
-    "                    sizes, schedule, ZeRO stage, micro-batch, recompute, offload\n"
-    "  --fit SIZE        the same on devices of SIZE (24GiB, or `device`: as described); keeps "
-    "parallel\n"
-    "                    sizes and schedule that the configuration sets\n"
+    "  --trace FILE      writes the predicted timeline for Perfetto; --schedule FILE.svg draws it\n"
+    "  --recommend       finds the best way to train this model and batch on the machine:\n"
+    "                    parallel sizes, schedule, ZeRO stage, micro-batch, recompute, offload\n"
+    "  --fit SIZE        the same on devices of SIZE (24GiB, or `device`: as described); keeps\n"
+    "                    parallel sizes and schedule that the configuration sets\n"
     "  --verbose         with --recommend or --fit: all tables\n"
     "  --write FILE      with --fit or --recommend: saves the best candidate as a configuration\n"
     "  --calibrate STEPS.csv  fits software to measured steps, of any framework or of a RUN\n"
@@ -49,25 +44,14 @@ static const char help[] =
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --recommend --hardware h100\n";
 
-static z3d_status read_number(const char *text, const char *option, int64_t low, int *out) {
-    int64_t value;
-    if (!text) return Z3D_OK;
-    if (z3d_parse_int(text, &value) != Z3D_OK || value < low || value > INT32_MAX)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least %lld", option,
-                         text, (long long)low);
-    *out = (int)value;
-    return Z3D_OK;
-}
-
-/* Appends advice for a case that does not fit. */
 static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
                          const z3d_memory_need *need, const z3d_hardware *hardware,
                          z3d_string *text) {
-    z3d_room room = {.device = need->arena + (int64_t)need->free,
-                     .host = (int64_t)need->host_capacity};
+    const z3d_room room = {.device = need->arena + (int64_t)need->free,
+                           .host = (int64_t)need->host_capacity};
+    const z3d_choice at = {z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, hardware, &room};
     z3d_string_append(text, "\n");
-    return z3d_plan_advice(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, &room,
-                           hardware, text);
+    return z3d_plan_advice(config, &at, text);
 }
 
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
@@ -75,20 +59,15 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
                         const cli_plan_asked *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
-    FILE *timeline = NULL;
-    z3d_string drawn = {0};
-    if (options->trace && !(timeline = fopen(options->trace, "w")))
-        return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
-                         strerror(errno));
-    z3d_timeline events = {timeline, of->simulation};
+    z3d_string drawn = {0}, traced = {0};
+    z3d_timeline events = {&traced, of->simulation};
     z3d_spans spans = {z3d_timeline_take, &events};
-    if (timeline) z3d_timeline_begin(&events);
-    z3d_status status = z3d_estimate_make(of, hardware, 0, timeline ? &spans : NULL, &estimate);
-    if (timeline && status == Z3D_OK) z3d_timeline_end(&events);
-    bool failed = timeline && ferror(timeline);
-    if (timeline && (fclose(timeline) != 0 || failed) && status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
-                           strerror(errno));
+    z3d_timeline_begin(&events);
+    z3d_status status =
+        z3d_estimate_make(of, hardware, 0, options->trace ? &spans : NULL, &estimate);
+    z3d_timeline_end(&events);
+    if (options->trace) Z3D_TRY(cli_save(status, options->trace, &traced));
+    z3d_string_free(&traced);
     Z3D_TRY(status);
     memcpy(estimate.gather, gathers, sizeof estimate.gather);
     if (options->schedule)
@@ -101,13 +80,12 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
     return advise(config, of, node.threads, &estimate.fullest, hardware, text);
 }
 
-/* Predicts the step of the same configuration on the sim device. */
-static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
+static z3d_status predict(z3d_config *config, const z3d_hardware *hardware,
                           const z3d_gather_price gathers[2], const cli_plan_asked *options,
                           z3d_string *text) {
     z3d_case *of;
     z3d_sim_node node = z3d_case_node(config, hardware);
-    Z3D_TRY(z3d_case_create(config, ranks, rank, node, &of));
+    Z3D_TRY(z3d_case_create(config, (int)options->ranks, (int)options->rank, node, &of));
     z3d_status status = price(config, of, node, hardware, gathers, options, text);
     z3d_case_destroy(of);
     return status;
@@ -128,7 +106,6 @@ z3d_status cli_plan_hardware(z3d_config *config, const cli_plan_asked *options, 
     return z3d_choose_nodes(config, (int64_t)out->devices);
 }
 
-/* Appends the output of --memory. */
 static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_string *text) {
     z3d_string drawn = {0};
     Z3D_TRY(z3d_plan_memory_print(plan, text));
@@ -138,7 +115,6 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
 /* Says whether a run of one rank fits on this machine now; if not, what to change. */
 static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, z3d_string *text) {
     z3d_host_memory host;
-    char needed[32], outside[32], there[32];
     if (config->training_device != Z3D_TRAINING_CPU) {
         z3d_string_append(text, "\nthis machine: its GPU is not examined; --hardware FILE says "
                                 "whether the run fits on a described machine\n");
@@ -151,49 +127,49 @@ static z3d_status say_room_here(const z3d_config *config, const z3d_plan *plan, 
     memcpy(need.arena, plan->set.program[Z3D_MODE_TRAIN]->arena, sizeof need.arena);
     z3d_string_append(text, "\nthis machine: ");
     if (z3d_need_missing(&need, &room) > 0)
-        return z3d_plan_advice(config, 1, plan->threads, &room, NULL, text);
+        return z3d_plan_advice(
+            config, &(z3d_choice){.ranks = 1, .threads = plan->threads, .room = &room}, text);
     z3d_string_append(text, "it fits: the rank needs %s (%s of it outside the plan)",
-                      z3d_format_bytes(z3d_need_total(&need, &room), needed, sizeof needed),
-                      z3d_format_bytes(need.outside, outside, sizeof outside));
+                      z3d_bytes_text(z3d_need_total(&need, &room)).text,
+                      z3d_bytes_text(need.outside).text);
     if (host.bytes < INT64_MAX)
-        z3d_string_append(text, " of %s that are free%s",
-                          z3d_format_bytes(host.bytes, there, sizeof there), host.from);
+        z3d_string_append(text, " of %s that are free%s", z3d_bytes_text(host.bytes).text,
+                          host.from);
     z3d_string_append(text, "\n");
     return Z3D_OK;
 }
 
 /* Decides the keys that are `auto`, and says why. */
-static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
-                         z3d_gather_price gathers[2], z3d_string *text) {
+static z3d_status choose(z3d_config *config, const cli_plan_asked *options,
+                         const z3d_hardware *hardware, z3d_gather_price gathers[2],
+                         z3d_string *text) {
     static const char *const key[] = {"granularity", "cpu_checkpointing", "offload_optimizer.ratio",
                                       "pipeline_gather", "recompute_activation"};
     enum { KEYS = sizeof key / sizeof *key };
     z3d_string why[KEYS] = {{0}};
-    const z3d_choice at = {.ranks = ranks, .hardware = hardware};
+    const z3d_choice at = {.ranks = (int)options->ranks, .hardware = hardware};
     z3d_status status = z3d_choose_granularity(config, &at, Z3D_GRANULARITY_NONE, &why[0]);
     if (status == Z3D_OK) status = z3d_choose_offload(config, &at, &why[1]);
     if (status == Z3D_OK) status = z3d_choose_ratio(config, &at, &why[2]);
     if (status == Z3D_OK) status = z3d_choose_gather(config, &at, gathers, &why[3]);
     if (status == Z3D_OK) status = z3d_choose_activation(config, &at, &why[4]);
     for (int k = 0; k < KEYS; k++) {
-        if (why[k].length && !quiet)
+        if (why[k].length && !options->json)
             z3d_string_append(text, "%s auto: %s\n\n", key[k], why[k].text);
         z3d_string_free(&why[k]);
     }
     return status;
 }
 
-static z3d_status plan_config(z3d_config *config, int ranks, int rank,
-                              const cli_plan_asked *options, z3d_string *text) {
+static z3d_status plan_config(z3d_config *config, const cli_plan_asked *options, z3d_string *text) {
     z3d_hardware hardware;
     z3d_gather_price gathers[2];
     z3d_plan *plan = NULL;
     bool known;
     z3d_status status = cli_plan_hardware(config, options, &known, &hardware);
-    if (status == Z3D_OK)
-        status = choose(config, ranks, known ? &hardware : NULL, options->json, gathers, text);
+    if (status == Z3D_OK) status = choose(config, options, known ? &hardware : NULL, gathers, text);
     if (status == Z3D_OK && (!options->hardware || options->print_program || options->memory)) {
-        status = z3d_plan_create(config, ranks, rank, &plan);
+        status = z3d_plan_create(config, (int)options->ranks, (int)options->rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, options->print_program, text);
         if (status == Z3D_OK && options->memory) status = show_memory(plan, options->picture, text);
         if (status == Z3D_OK && !known && z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD) == 1)
@@ -201,17 +177,17 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank,
         if (options->hardware) z3d_string_append(text, "\n");
     }
     if (status == Z3D_OK && options->hardware)
-        status = predict(config, ranks, rank, &hardware, gathers, options, text);
+        status = predict(config, &hardware, gathers, options, text);
     z3d_plan_destroy(plan);
     return status;
 }
 
 /* Checks the options of --fit and --recommend. */
-static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
+static z3d_status check_choice(const cli_plan_asked *p) {
     if (p->fit && p->recommend)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes that the configuration "
                                         "sets, --recommend none; use one of the two");
-    if (p->trace || p->schedule || rank || p->print_program || p->memory)
+    if (p->trace || p->schedule || p->rank >= 0 || p->print_program || p->memory)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--%s accepts only --hardware, --software, --ranks, --tokens, --days, "
                          "--price-per-device-hour, --verbose, --json and --write",
@@ -222,14 +198,13 @@ static z3d_status check_choice(const cli_plan_asked *p, bool rank) {
     return Z3D_OK;
 }
 
-/* Checks which options are used together. */
-static z3d_status check_options(const cli_plan_asked *p, bool rank) {
+static z3d_status check_options(const cli_plan_asked *p) {
     const bool chooses = p->fit || p->recommend, priced = p->tokens || p->price_text;
-    if (p->steps.count && (chooses || priced || p->trace || p->schedule || rank ||
+    if (p->steps.count && (chooses || priced || p->trace || p->schedule || p->rank >= 0 ||
                            p->print_program || p->memory || p->json || !p->hardware || !p->write))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate needs --hardware NAME and --write FILE, and "
                                         "accepts only --software beside them");
-    if (chooses) Z3D_TRY(check_choice(p, rank));
+    if (chooses) Z3D_TRY(check_choice(p));
     if (!chooses && (p->days || p->verbose))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--days and --verbose need --recommend or --fit");
     if (p->write && !chooses && !p->steps.count)
@@ -268,62 +243,55 @@ static z3d_status read_count(const char *text, const char *option, double most, 
                      text, most, strcmp(option, "tokens") == 0 ? ", such as 300B or 1T" : "");
 }
 
-static z3d_status read_numbers(const char *ranks, const char *rank, cli_plan_asked *p) {
-    Z3D_TRY(read_number(ranks, "ranks", 1, &p->ranks));
-    Z3D_TRY(read_number(rank, "rank", 0, &p->rank));
+static z3d_status read_numbers(cli_plan_asked *p) {
     Z3D_TRY(read_count(p->tokens, "tokens", 1e18, &p->train_tokens));
     Z3D_TRY(read_count(p->days_text, "days", 1e6, &p->days));
     return read_count(p->price_text, "price-per-device-hour", 1e6, &p->price);
 }
 
-static z3d_status answer(int count, char **arguments, const cli_plan_asked *p, z3d_string *text) {
+static z3d_status show(int count, char **arguments, const cli_plan_asked *p, z3d_string *text) {
     z3d_config *config;
     if (p->hardware && strcmp(p->hardware, "list") == 0) return z3d_machines_list(text);
-    Z3D_TRY(cli_read_config(count, arguments, 0, &config));
+    Z3D_TRY(cli_read_config(count ? arguments[0] : NULL, count - 1, arguments + 1, 0, &config));
     z3d_status status = p->steps.count           ? cli_plan_calibrate(config, p, text)
                         : p->fit || p->recommend ? cli_plan_best(&config, p, text)
-                                                 : plan_config(config, p->ranks, p->rank, p, text);
+                                                 : plan_config(config, p, text);
     z3d_config_destroy(config);
     return status;
 }
 
-static z3d_status make(int argc, char **argv, z3d_string *text) {
-    const char *ranks = NULL, *rank = NULL;
-    cli_plan_asked p = {.json = false};
-    const cli_option options[] = {{"fit", &p.fit, NULL, NULL},
-                                  {"recommend", NULL, &p.recommend, NULL},
-                                  {"calibrate", NULL, NULL, &p.steps},
-                                  {"write", &p.write, NULL, NULL},
-                                  {"hardware", &p.hardware, NULL, NULL},
-                                  {"software", &p.software, NULL, NULL},
-                                  {"tokens", &p.tokens, NULL, NULL},
-                                  {"days", &p.days_text, NULL, NULL},
-                                  {"price-per-device-hour", &p.price_text, NULL, NULL},
-                                  {"trace", &p.trace, NULL, NULL},
-                                  {"schedule", &p.schedule, NULL, NULL},
-                                  {"json", NULL, &p.json, NULL},
-                                  {"verbose", NULL, &p.verbose, NULL},
-                                  {"ranks", &ranks, NULL, NULL},
-                                  {"rank", &rank, NULL, NULL},
-                                  {"print-program", NULL, &p.print_program, NULL},
-                                  {"memory", &p.picture, &p.memory, NULL},
-                                  {"force", NULL, &p.force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
+    cli_plan_asked p = {.rank = -1};
+    const cli_option options[] = {{"fit", .value = &p.fit},
+                                  {"recommend", .flag = &p.recommend},
+                                  {"calibrate", .values = &p.steps},
+                                  {"write", .value = &p.write},
+                                  {"hardware", .value = &p.hardware},
+                                  {"software", .value = &p.software},
+                                  {"tokens", .value = &p.tokens},
+                                  {"days", .value = &p.days_text},
+                                  {"price-per-device-hour", .value = &p.price_text},
+                                  {"trace", .value = &p.trace},
+                                  {"schedule", .value = &p.schedule},
+                                  {"json", .flag = &p.json},
+                                  {"verbose", .flag = &p.verbose},
+                                  {"ranks", .number = &p.ranks, .least = 1, .most = INT32_MAX},
+                                  {"rank", .number = &p.rank, .most = INT32_MAX},
+                                  {"print-program", .flag = &p.print_program},
+                                  {"memory", .value = &p.picture, .flag = &p.memory},
+                                  {"force", .flag = &p.force},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
-    Z3D_TRY(read_numbers(ranks, rank, &p));
-    Z3D_TRY(check_options(&p, rank != NULL));
+    Z3D_TRY(read_numbers(&p));
+    Z3D_TRY(check_options(&p));
+    if (p.rank < 0) p.rank = 0;
     Z3D_TRY(check_outputs(&p, count > 0 ? argv[1] : NULL));
-    return answer(count, argv + 1, &p, text);
-}
-
-static int run(int argc, char **argv) {
-    z3d_string text = {0};
-    return cli_answer(make(argc, argv, &text), "plan", &text);
+    return show(count, argv + 1, &p, &out->text);
 }
 
 const cli_command cli_plan = {
     "plan", "show memory, communication and program of any rank, without a run",
-    help,   run,
-    false,  NULL,
-    true};
+    help,   answer,
+    NULL,   false,
+    NULL,   true};

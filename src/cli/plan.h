@@ -9,8 +9,8 @@ typedef struct cli_plan_asked {
     const char *hardware, *software, *tokens, *days_text, *price_text, *trace, *schedule, *fit,
         *write, *picture;
     double train_tokens, days, price; /* 0: not given */
-    int ranks, rank;
-    cli_values steps; /* of --calibrate: CSV files, and folders of runs */
+    int64_t ranks, rank;              /* 0, -1: not given */
+    cli_values steps;                 /* of --calibrate: CSV files, and folders of runs */
     bool json, print_program, memory, recommend, verbose, force;
 } cli_plan_asked;
 

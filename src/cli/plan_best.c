@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "src/cli/plan.h"
-#include "src/plan/price/bill.h"
 
 /* A number without a unit is refused: nobody means 24 bytes. "24G" is 24 GiB, as people say of
  * devices. */
@@ -30,7 +29,6 @@ static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *har
     return Z3D_OK;
 }
 
-/* Saves the configuration that --fit or --recommend (`how`) found. */
 static z3d_status write_best(const z3d_config *config, const char *how, double seconds,
                              const z3d_hardware *hardware, const cli_plan_asked *asked,
                              z3d_string *said) {
@@ -70,8 +68,8 @@ z3d_status cli_plan_best(z3d_config **config, const cli_plan_asked *asked, z3d_s
     if (!known && (asked->recommend || asked->train_tokens > 0))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --hardware NAME",
                          asked->recommend ? "recommend" : "tokens");
-    int ranks = known && asked->days == 0 ? z3d_default_ranks(*config, asked->ranks, &hardware)
-                                          : asked->ranks;
+    int ranks = (int)asked->ranks;
+    if (known && asked->days == 0) ranks = z3d_default_ranks(*config, ranks, &hardware);
     if (!known) Z3D_TRY(z3d_nominal_machine(*config, ranks, &hardware));
     if (asked->fit) {
         Z3D_TRY(fit_capacity(asked->fit, known, &hardware));

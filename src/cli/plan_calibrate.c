@@ -1,6 +1,5 @@
 /* zero3d plan --calibrate: fits software to measured steps, from files or runs. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "src/base/sort.h"
 #include "src/cli/plan.h"

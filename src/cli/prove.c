@@ -1,5 +1,4 @@
 /* zero3d prove: whether two configurations train equally to the bit. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/cli/cli.h"
@@ -9,10 +8,9 @@ static const char help[] =
     "usage: zero3d prove A.yaml B.yaml [--ranks N[,M]] [key=value...]\n"
     "\n"
     "Says whether two configurations train equally to the bit: in losses, gradient norms and\n"
-    "parameters of every step. It compares their step programs, which have every sum and its "
-    "order,\n"
-    "and the keys that are no sums (seed, data, learning rate). It runs nothing, and names each\n"
-    "difference: keys with both values, sums with both orders.\n"
+    "parameters of every step. It compares their step programs, which have every sum and its\n"
+    "order, and the keys that are no sums (seed, data, learning rate). It runs nothing, and names\n"
+    "each difference: keys with both values, sums with both orders.\n"
     "\n"
     "  --ranks N,M   ranks of A and of B; N: of both; default: as `zero3d plan` finds them\n"
     "  key=value     overrides a key of both files\n"
@@ -44,51 +42,34 @@ static z3d_status read_ranks(const char *text, int ranks[2]) {
     return comma ? read_one(comma + 1, strlen(comma + 1), text, &ranks[1]) : Z3D_OK;
 }
 
-/* Reads one of the two files, with the assignments after both files. */
-static z3d_status read_side(int count, char **argv, int file, z3d_config **out) {
-    char **own;
-    Z3D_TRY(z3d_new((size_t)count, sizeof *own, "arguments", &own));
-    own[0] = argv[file];
-    for (int i = 3; i <= count; i++) own[i - 2] = argv[i];
-    z3d_status status = cli_read_config(count - 1, own, 0, out);
-    free(own);
-    return status;
-}
-
 static z3d_status check_arguments(int count, char **argv) {
     if (count >= 2 && !strchr(argv[1], '=') && !strchr(argv[2], '=')) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE, "expected two configuration files, then key=value arguments");
 }
 
-static z3d_status make(int argc, char **argv, z3d_proof *proof) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *ranks_text = NULL;
-    const cli_option options[] = {{"ranks", &ranks_text, NULL, NULL}, {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"ranks", .value = &ranks_text}, {.name = NULL}};
     int count, ranks[2] = {0, 0};
     z3d_config *config[2] = {NULL, NULL};
+    z3d_proof proof = {.open = false};
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(check_arguments(count, argv));
     Z3D_TRY(read_ranks(ranks_text, ranks));
-    z3d_status status = read_side(count, argv, 1, &config[0]);
-    if (status == Z3D_OK) status = read_side(count, argv, 2, &config[1]);
+    z3d_status status = cli_read_config(argv[1], count - 2, argv + 3, 0, &config[0]);
+    if (status == Z3D_OK) status = cli_read_config(argv[2], count - 2, argv + 3, 0, &config[1]);
     if (status == Z3D_OK)
         status = z3d_prove(&(z3d_prove_side){config[0], ranks[0], argv[1]},
-                           &(z3d_prove_side){config[1], ranks[1], argv[2]}, proof);
+                           &(z3d_prove_side){config[1], ranks[1], argv[2]}, &proof);
     z3d_config_destroy(config[0]);
     z3d_config_destroy(config[1]);
+    out->text = proof.text;
+    out->code = z3d_proof_is_equal(&proof) ? CLI_OK : CLI_FAILED;
     return status;
-}
-
-static int run(int argc, char **argv) {
-    z3d_proof proof = {.open = false};
-    z3d_status status = make(argc, argv, &proof);
-    int code = status == Z3D_OK ? cli_print(&proof.text) : cli_finish(status, "prove");
-    if (code == CLI_OK && !z3d_proof_is_equal(&proof)) code = CLI_FAILED;
-    z3d_string_free(&proof.text);
-    return code;
 }
 
 const cli_command cli_prove = {
     "prove", "say whether two configurations train equally to the bit, without a run",
-    help,    run,
-    false,   NULL,
-    false};
+    help,    answer,
+    NULL,    false,
+    NULL,    false};

@@ -1,5 +1,4 @@
 /* zero3d replay */
-#include <stdio.h>
 #include <string.h>
 
 #include "src/cli/cli.h"
@@ -13,9 +12,8 @@ static const char help[] =
     "step A, its data, and what other ranks sent it. Every instruction's output is compared with\n"
     "the recorded one; the first difference ends the replay.\n"
     "\n"
-    "  --until INSTRUCTION  stops after it and shows its buffers: its number in the step program, "
-    "or\n"
-    "                       its first words: \"backward block.3\", \"reduce_grads wte\"\n"
+    "  --until INSTRUCTION  stops after it and shows its buffers: its number in the step program,\n"
+    "                       or its first words: \"backward block.3\", \"reduce_grads wte\"\n"
     "  --step S             the step of --until (default: the first)\n"
     "  key=value            folders on this machine: "
     "zero_optimization.offload_optimizer.nvme_path,\n"
@@ -28,15 +26,12 @@ static const char help[] =
     "example: zero3d replay runs/demo/replay-rank3.z3d --until \"backward block.1\"\n";
 
 static z3d_status read_arguments(int argc, char **argv, z3d_replay_request *request) {
-    const char *step = NULL;
-    const cli_option options[] = {{"until", &request->until, NULL, NULL},
-                                  {"step", &step, NULL, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"until", .value = &request->until},
+                                  {"step", .number = &request->step, .least = 1},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no recording: give its file");
-    if (step && (z3d_parse_int(step, &request->step) != Z3D_OK || request->step < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--step %s: write the number of a step", step);
     request->path = argv[1];
     request->assignments = argv + 2;
     request->count = count - 1;
@@ -58,22 +53,16 @@ static void say(const z3d_replay_result *r, z3d_string *text) {
     z3d_string_append(text, "\n");
 }
 
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     z3d_replay_request request = {0};
     z3d_replay_result result = {0};
-    z3d_string text = {0};
     z3d_log_configure(Z3D_LOG_WARN, 0);
-    z3d_status status = read_arguments(argc, argv, &request);
-    if (status == Z3D_OK) status = z3d_replay_rank(&request, &result);
-    int code = cli_finish(status, "replay");
-    if (status == Z3D_OK) {
-        say(&result, &text);
-        code = cli_print(&text);
-    }
-    z3d_string_free(&text);
+    Z3D_TRY(read_arguments(argc, argv, &request));
+    const z3d_status status = z3d_replay_rank(&request, &result);
+    if (status == Z3D_OK) say(&result, &out->text);
     z3d_string_free(&result.text);
-    return code;
+    return status;
 }
 
 const cli_command cli_replay = {
-    "replay", "run one recorded rank again, alone", help, run, true, NULL, false};
+    "replay", "run one recorded rank again, alone", help, answer, NULL, true, NULL, false};

@@ -9,13 +9,11 @@ static const char help[] =
     "\n"
     "Reads the folders of runs (metrics.jsonl, events.jsonl) and tells for each: steps, losses,\n"
     "learning rate, throughput, MFU, exposed communication, memory by category, checkpoints,\n"
-    "resumes, and how it ended. RUN may also be one file of metrics (RUN/metrics.1.jsonl). The "
-    "run\n"
-    "may still be running.\n"
+    "resumes, and how it ended. RUN may also be one file of metrics (RUN/metrics.1.jsonl). The\n"
+    "run may still be running.\n"
     "\n"
-    "  --html FILE   writes a page with these facts and with curves, the runs over each other. "
-    "The\n"
-    "                page is one file without scripts that refers to nothing outside of it\n"
+    "  --html FILE   writes a page with these facts and with curves, the runs over each other.\n"
+    "                The page is one file without scripts that refers to nothing outside of it\n"
     "  --force       FILE may replace a file that is no page of zero3d\n"
     "\n"
     "example: zero3d report runs/mine runs/second --html report.html\n";
@@ -49,22 +47,19 @@ static z3d_status report(int count, char **names, const char *html, z3d_string *
     return status;
 }
 
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *html = NULL;
     bool force = false;
     const cli_option options[] = {
-        {"html", &html, NULL, NULL}, {"force", NULL, &force, NULL}, {NULL, NULL, NULL, NULL}};
+        {"html", .value = &html}, {"force", .flag = &force}, {.name = NULL}};
     int count;
-    z3d_string text = {0};
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK && count == 0)
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "expected the folder of a run");
-    if (status == Z3D_OK)
-        status = cli_check_outputs(&(cli_output){html, &z3d_output_page}, 1,
-                                   (const char *const *)(argv + 1), count, force);
-    if (status == Z3D_OK) status = report(count, argv + 1, html, &text);
-    return cli_answer(status, "report", &text);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    if (count == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "expected the folder of a run");
+    Z3D_TRY(cli_check_outputs(&(cli_output){html, &z3d_output_page}, 1,
+                              (const char *const *)(argv + 1), count, force));
+    return report(count, argv + 1, html, &out->text);
 }
 
 const cli_command cli_report = {
-    "report", "say and draw what runs did: losses, speed, memory", help, run, false, NULL, false};
+    "report", "say and draw what runs did: losses, speed, memory", help, answer, NULL, false, NULL,
+    false};

@@ -13,8 +13,7 @@ static const char help[] =
     "       zero3d reproduce --calibrate [--write FILE] [--hardware FILE]\n"
     "       zero3d reproduce --write-configs DIR\n"
     "\n"
-    "Prints published numbers beside ours. Each row is a configuration that runs here at full "
-    "size\n"
+    "Prints published numbers beside ours. Each row is a configuration that runs at full size\n"
     "on the sim device: with the step program of training, without memory, on a virtual clock.\n"
     "docs/reproducing-the-paper.md lists the assumptions.\n"
     "\n"
@@ -25,16 +24,13 @@ static const char help[] =
     "                      published, ours, paper\n"
     "  --markdown          prints tables for docs\n"
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
-    "  --configs DIR       the folder of machines (hardware) and papers (published); default: "
-    "configs,\n"
-    "                      in this folder or as installed\n"
-    "  --hardware FILE     the machine of the ZeRO paper; default: dgx2-v100. Rows of other "
-    "papers\n"
-    "                      name their machine and their software\n"
+    "  --configs DIR       the folder of machines (hardware) and papers (published); default:\n"
+    "                      configs, in this folder or as installed\n"
+    "  --hardware FILE     the machine of the ZeRO paper; default: dgx2-v100. Rows of other\n"
+    "                      papers name their machine and their software\n"
     "  --software NAME     its software: a file, or one of configs/software; default: paper-2019\n"
-    "  --calibrate         fits the constants of paper-2019 to the points marked `fitted` again "
-    "(about\n"
-    "                      a minute), and writes them to --write FILE, by default\n"
+    "  --calibrate         fits the constants of paper-2019 to the points marked `fitted` again\n"
+    "                      (about a minute), and writes them to --write FILE, by default\n"
     "                      configs/software/paper-2019.yaml\n"
     "  --write-configs DIR\n"
     "                      writes every row as a configuration file; refuses to overwrite files\n"
@@ -65,7 +61,6 @@ static z3d_status open_row(const char *folder, const z3d_paper_row *row, row_fil
     return z3d_read_file(out->path, 1 << 20, &out->found, &length);
 }
 
-/* Refuses to overwrite a file with other contents. */
 static z3d_status keep_changed(const char *folder) {
     enum { NAMED = 3 };
     int changed = 0;
@@ -209,21 +204,21 @@ static z3d_status check_choices(const asked *a, bool machine) {
     return Z3D_OK;
 }
 
-static z3d_status make(int argc, char **argv, z3d_string *text) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     const char *machine = NULL, *software = NULL, *configs = NULL, *write = NULL;
     bool fit = false, force = false;
     asked a = {.what = "all"};
-    const cli_option options[] = {{"hardware", &machine, NULL, NULL},
-                                  {"software", &software, NULL, NULL},
-                                  {"page", &a.page, NULL, NULL},
-                                  {"configs", &a.configs, NULL, NULL},
-                                  {"write-configs", &configs, NULL, NULL},
-                                  {"write", &write, NULL, NULL},
-                                  {"json", NULL, &a.json, NULL},
-                                  {"markdown", NULL, &a.markdown, NULL},
-                                  {"calibrate", NULL, &fit, NULL},
-                                  {"force", NULL, &force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"hardware", .value = &machine},
+                                  {"software", .value = &software},
+                                  {"page", .value = &a.page},
+                                  {"configs", .value = &a.configs},
+                                  {"write-configs", .value = &configs},
+                                  {"write", .value = &write},
+                                  {"json", .flag = &a.json},
+                                  {"markdown", .flag = &a.markdown},
+                                  {"calibrate", .flag = &fit},
+                                  {"force", .flag = &force},
+                                  {.name = NULL}};
     int count;
     z3d_hardware hardware;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -237,7 +232,7 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     if (configs && (prints || machine || write || fit || force))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--write-configs writes every row and takes nothing else beside it");
-    if (configs) return write_configs(configs, text);
+    if (configs) return write_configs(configs, &out->text);
     if ((write && !fit) || (fit && prints))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--calibrate fits paper-2019 and accepts only --hardware, "
                                         "--write and --force beside it; --write needs it");
@@ -247,17 +242,14 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *const inputs[] = {machine, software};
     Z3D_TRY(cli_check_outputs(outputs, 2, inputs, 2, force));
     Z3D_TRY(read_hardware(&a, machine, software ? software : "paper-2019", &hardware));
-    if (fit) return calibrate(&hardware, written, text);
-    return reproduce(&a, &hardware, text);
+    return fit ? calibrate(&hardware, written, &out->text) : reproduce(&a, &hardware, &out->text);
 }
 
-static int run(int argc, char **argv) {
-    z3d_string text = {0};
-    return cli_answer(make(argc, argv, &text), "reproduce", &text);
-}
-
-const cli_command cli_reproduce = {
-    "reproduce", "print papers' numbers beside ours",
-    help,        run,
-    false,       "table1 table2 fig2 fig3 fig4 fig6 fig7 fig8 zero papers all",
-    false};
+const cli_command cli_reproduce = {"reproduce",
+                                   "print papers' numbers beside ours",
+                                   help,
+                                   answer,
+                                   NULL,
+                                   false,
+                                   "table1 table2 fig2 fig3 fig4 fig6 fig7 fig8 zero papers all",
+                                   false};

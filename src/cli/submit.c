@@ -15,13 +15,10 @@
 static const char help[] =
     "usage: zero3d submit CONFIG... --nodes N --time T [options] [key=value ...] [--dry-run]\n"
     "\n"
-    "Submits a run to Slurm. Plans it first: sizes that do not fit the nodes, and with --hardware "
-    "a\n"
-    "run that does not fit in memory, are refused before they are in the queue. The job stops "
-    "before\n"
-    "its time limit, saves, puts itself into the queue again and resumes, until the run is "
-    "complete.\n"
-    "Several CONFIGs become a job array.\n"
+    "Submits a run to Slurm. Plans it first: sizes that do not fit the nodes, and with --hardware\n"
+    "a run that does not fit in memory, are refused before they are in the queue. The job stops\n"
+    "before its time limit, saves, puts itself into the queue again and resumes, until the run is\n"
+    "complete. Several CONFIGs become a job array.\n"
     "\n"
     "  --nodes N             nodes; a range such as 2-4 with parallel.elastic=true\n"
     "  --time T              time limit of each start, in sbatch's format: 8:00:00, 1-12, 30\n"
@@ -33,9 +30,8 @@ static const char help[] =
     "  --runs DIR            each run's folder is in DIR, named as its CONFIG\n"
     "  --signal SECONDS      the ranks stop this long before the time limit (default 300; more if\n"
     "                        predicted steps are long)\n"
-    "  --sbatch OPTION       another option of sbatch: --sbatch --partition=gpu, --sbatch -pgpu; "
-    "may\n"
-    "                        be given again. Options that the script decides are refused\n"
+    "  --sbatch OPTION       another option of sbatch: --sbatch --partition=gpu, --sbatch -pgpu;\n"
+    "                        may be given again. Options that the script decides are refused\n"
     "  --srun OPTION         an option of srun, by its long name: --srun --container-image=IMAGE\n"
     "  --setup LINE          a line of shell that each start of the job runs before srun: --setup\n"
     "                        \"module load gcc\"; may be given again\n"
@@ -48,25 +44,18 @@ static const char help[] =
     "             --hardware configs/hardware/dgx2-v100.yaml checkpoint.interval=100 --dry-run\n";
 
 typedef struct request {
-    const char *nodes, *time, *ranks, *cpus, *hardware, *software, *runs, *signal, *output,
-        *setup_file;
+    z3d_job job;
+    const char *nodes, *hardware, *software, *output, *setup_file;
     bool dry_run, force;
     cli_values sbatch, srun, setup;
+    z3d_string command; /* as it was typed */
     z3d_string missing; /* what a job would lack, for the warnings of a dry run */
-    char **arguments;   /* first the files, then the assignments */
-    int files, count;
 } request;
 
 enum { MOST = 1000000 };
 
-static bool is_number(const char *text, int64_t most, int64_t *out) {
-    return z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= most;
-}
-
-static z3d_status read_number(const char *text, const char *option, int64_t most, int64_t *out) {
-    if (!text || is_number(text, most, out)) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from 1 to %lld", option, text,
-                     (long long)most);
+static bool is_number(const char *text, int64_t *out) {
+    return z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= MOST;
 }
 
 static z3d_status read_nodes(const char *text, z3d_job *job) {
@@ -74,9 +63,9 @@ static z3d_status read_nodes(const char *text, z3d_job *job) {
     const char *dash = strchr(text, '-');
     const size_t length = dash ? (size_t)(dash - text) : strlen(text);
     snprintf(first, sizeof first, "%.*s", (int)(length < sizeof first ? length : 0), text);
-    bool good = is_number(first, MOST, &job->nodes);
+    bool good = is_number(first, &job->nodes);
     job->most_nodes = job->nodes;
-    if (dash) good = good && is_number(dash + 1, MOST, &job->most_nodes);
+    if (dash) good = good && is_number(dash + 1, &job->most_nodes);
     if (good && job->most_nodes >= job->nodes) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "--nodes %s: expected a whole number from 1 to %d, or a range such as 2-4",
@@ -171,61 +160,58 @@ static z3d_status check_srun(const char *text) {
 static z3d_status check_output(const request *r) {
     const cli_output output = {r->output, &z3d_output_script};
     const char *const others[] = {r->hardware, r->software, r->setup_file};
-    Z3D_TRY(cli_check_outputs(&output, 1, (const char *const *)r->arguments, r->files, r->force));
+    Z3D_TRY(cli_check_outputs(&output, 1, (const char *const *)r->job.configs, r->job.config_count,
+                              r->force));
     return cli_check_outputs(&output, 1, others, sizeof others / sizeof *others, r->force);
 }
 
 static z3d_status read_arguments(int argc, char **argv, request *r) {
-    const cli_option options[] = {{"nodes", &r->nodes, NULL, NULL},
-                                  {"time", &r->time, NULL, NULL},
-                                  {"ranks-per-node", &r->ranks, NULL, NULL},
-                                  {"cpus-per-rank", &r->cpus, NULL, NULL},
-                                  {"hardware", &r->hardware, NULL, NULL},
-                                  {"software", &r->software, NULL, NULL},
-                                  {"runs", &r->runs, NULL, NULL},
-                                  {"signal", &r->signal, NULL, NULL},
-                                  {"sbatch", NULL, NULL, &r->sbatch},
-                                  {"srun", NULL, NULL, &r->srun},
-                                  {"setup", NULL, NULL, &r->setup},
-                                  {"setup-file", &r->setup_file, NULL, NULL},
-                                  {"output", &r->output, NULL, NULL},
-                                  {"dry-run", NULL, &r->dry_run, NULL},
-                                  {"force", NULL, &r->force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
-    Z3D_TRY(cli_parse(argc, argv, options, &r->count));
-    r->arguments = argv + 1;
-    while (r->files < r->count && !strchr(r->arguments[r->files], '=')) r->files++;
-    if (r->files == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "no configuration: give its file");
+    z3d_job *job = &r->job;
+    int count;
+    const cli_option options[] = {
+        {"nodes", .value = &r->nodes},
+        {"time", .value = &job->time},
+        {"ranks-per-node", .number = &job->ranks, .least = 1, .most = MOST},
+        {"cpus-per-rank", .number = &job->cpus, .least = 1, .most = MOST},
+        {"hardware", .value = &r->hardware},
+        {"software", .value = &r->software},
+        {"runs", .value = &job->runs},
+        {"signal", .number = &job->signal, .least = 1, .most = Z3D_JOB_MOST_SIGNAL},
+        {"sbatch", .values = &r->sbatch},
+        {"srun", .values = &r->srun},
+        {"setup", .values = &r->setup},
+        {"setup-file", .value = &r->setup_file},
+        {"output", .value = &r->output},
+        {"dry-run", .flag = &r->dry_run},
+        {"force", .flag = &r->force},
+        {.name = NULL}};
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    job->configs = argv + 1;
+    while (job->config_count < count && !strchr(job->configs[job->config_count], '='))
+        job->config_count++;
+    job->assignments = job->configs + job->config_count;
+    job->assignment_count = count - job->config_count;
+    if (job->config_count == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "no configuration: give its file");
     if (!r->nodes) return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes N is missing");
     for (int i = 0; i < r->sbatch.count; i++) Z3D_TRY(check_sbatch(r->sbatch.value[i]));
     for (int i = 0; i < r->srun.count; i++) Z3D_TRY(check_srun(r->srun.value[i]));
     return check_output(r);
 }
 
-static z3d_status read_job(const request *r, z3d_job *job) {
-    enum { SIGNAL = 300 };
+static z3d_status read_job(request *r) {
+    z3d_job *job = &r->job;
     int64_t limit;
-    *job = (z3d_job){.time = r->time,
-                     .signal = SIGNAL,
-                     .options = r->sbatch.value,
-                     .option_count = r->sbatch.count,
-                     .srun = r->srun.value,
-                     .srun_count = r->srun.count,
-                     .configs = r->arguments,
-                     .config_count = r->files,
-                     .runs = r->runs,
-                     .assignments = r->arguments + r->files,
-                     .assignment_count = r->count - r->files};
+    job->options = r->sbatch.value;
+    job->option_count = r->sbatch.count;
+    job->srun = r->srun.value;
+    job->srun_count = r->srun.count;
     Z3D_TRY(read_nodes(r->nodes, job));
-    Z3D_TRY(read_number(r->ranks, "ranks-per-node", MOST, &job->ranks));
-    Z3D_TRY(read_number(r->cpus, "cpus-per-rank", MOST, &job->cpus));
-    Z3D_TRY(read_number(r->signal, "signal", Z3D_JOB_MOST_SIGNAL, &job->signal));
-    if (!r->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
-    if (!z3d_job_seconds(r->time, &limit))
+    if (!job->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
+    if (!z3d_job_seconds(job->time, &limit))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--time %s: expected a time limit such as 8:00:00, 1-12 (days-hours) or "
                          "30 (minutes)",
-                         r->time);
+                         job->time);
     return Z3D_OK;
 }
 
@@ -336,14 +322,13 @@ static z3d_status note_folders(const z3d_config *config, const z3d_job *job, fol
     return Z3D_OK;
 }
 
-static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const char *name,
-                              folders *folders, int i) {
+static z3d_status plan_config(request *r, const char *name, folders *folders, int i) {
+    z3d_job *job = &r->job;
     z3d_config *config;
     z3d_hardware hardware;
     bool known, chosen = false;
     const char *path = job->configs[i];
-    arguments[0] = job->configs[i];
-    Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, 0, &config));
+    Z3D_TRY(cli_read_config(path, job->assignment_count, job->assignments, 0, &config));
     z3d_status status = z3d_train_data_count(config);
     if (r->dry_run) status = Z3D_OK; /* the data may be on another machine */
     if (status == Z3D_OK) status = note_folders(config, job, folders, i);
@@ -363,25 +348,22 @@ static z3d_status plan_config(request *r, z3d_job *job, char **arguments, const 
     return status == Z3D_OK || named ? status : z3d_error_context(status, "%s", path);
 }
 
-static z3d_status plan_all(request *r, z3d_job *job) {
-    char **arguments = NULL;
-    folders *folders = NULL;
-    z3d_status status = z3d_new((size_t)r->count + 1, sizeof *arguments, "arguments", &arguments);
-    Z3D_TRY(status);
-    status = z3d_new((size_t)job->config_count, sizeof *folders, "folders", &folders);
-    for (int k = 0; k < job->assignment_count; k++) arguments[k + 1] = job->assignments[k];
+static z3d_status plan_all(request *r) {
+    const z3d_job *job = &r->job;
+    folders *folders;
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_new((size_t)job->config_count, sizeof *folders, "folders", &folders));
     for (int i = 0; i < job->config_count && status == Z3D_OK; i++) {
         z3d_string name = {0};
         append_job_name(job->configs[i], &name);
-        status = plan_config(r, job, arguments, text_of(&name), folders, i);
+        status = plan_config(r, text_of(&name), folders, i);
         z3d_string_free(&name);
     }
-    for (int i = 0; folders && i < job->config_count; i++) {
+    for (int i = 0; i < job->config_count; i++) {
         z3d_string_free(&folders[i].run);
         z3d_string_free(&folders[i].checkpoints);
     }
     free(folders);
-    free(arguments);
     int64_t limit;
     if (status == Z3D_OK && z3d_job_seconds(job->time, &limit) && job->signal >= limit)
         status = Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -412,45 +394,44 @@ static z3d_status call_sbatch(const z3d_string *script) {
     return Z3D_ERROR(Z3D_ERR_IO, "sbatch refused the job; --dry-run prints the script");
 }
 
-static z3d_status give(const request *r, const z3d_string *script, const z3d_string *facts) {
+static z3d_status give(const request *r, const z3d_string *script) {
     if (r->output) Z3D_TRY(cli_write(r->output, script));
-    fputs(text_of(facts), stderr);
+    fputs(text_of(&r->job.facts), stderr);
     fputs(text_of(&r->missing), stderr);
-    if (!r->dry_run) return call_sbatch(script);
-    return r->output || cli_print(script) == CLI_OK
-               ? Z3D_OK
-               : Z3D_ERROR(Z3D_ERR_IO, "cannot write the script");
+    return r->dry_run ? Z3D_OK : call_sbatch(script);
 }
 
-static z3d_status submit(int argc, char **argv, const char *command) {
-    request r = {0};
-    z3d_job job;
+static z3d_status submit(request *r, cli_answer *out) {
+    z3d_job *job = &r->job;
     z3d_string script = {0}, name = {0};
-    Z3D_TRY(read_arguments(argc, argv, &r));
-    Z3D_TRY(read_job(&r, &job));
-    z3d_status status = z3d_job_setup(r.setup_file, r.setup.value, r.setup.count, &job.setup);
-    if (status == Z3D_OK) status = plan_all(&r, &job);
-    append_job_name(job.configs[0], &name);
-    job.name = name.text;
-    job.command = command;
-    if (status == Z3D_OK && !name.failed) z3d_job_script(&job, &script);
+    Z3D_TRY(read_job(r));
+    z3d_status status = z3d_job_setup(r->setup_file, r->setup.value, r->setup.count, &job->setup);
+    if (status == Z3D_OK) status = plan_all(r);
+    append_job_name(job->configs[0], &name);
+    job->name = name.text;
+    job->command = text_of(&r->command);
+    if (status == Z3D_OK && !name.failed) z3d_job_script(job, &script);
     if (status == Z3D_OK && (script.failed || name.failed))
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the script");
-    if (status == Z3D_OK) status = give(&r, &script, &job.facts);
-    z3d_job_release(&job);
-    z3d_string_free(&r.missing);
-    z3d_string_free(&script);
+    if (status == Z3D_OK) status = give(r, &script);
+    if (r->dry_run && !r->output)
+        out->text = script;
+    else
+        z3d_string_free(&script);
+    z3d_job_release(job);
     z3d_string_free(&name);
     return status;
 }
 
-static int run(int argc, char **argv) {
-    z3d_string command = {0};
-    append_command(argc, argv, &command); /* before cli_parse removes the options */
-    int code = cli_finish(submit(argc, argv, command.text ? command.text : ""), "submit");
-    z3d_string_free(&command);
-    return code;
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
+    request r = {.job = {.signal = 300}};
+    append_command(argc, argv, &r.command); /* before cli_parse removes the options */
+    z3d_status status = read_arguments(argc, argv, &r);
+    if (status == Z3D_OK) status = submit(&r, out);
+    z3d_string_free(&r.command);
+    z3d_string_free(&r.missing);
+    return status;
 }
 
 const cli_command cli_submit = {
-    "submit", "submit a run to Slurm, planned first", help, run, false, NULL, true};
+    "submit", "submit a run to Slurm, planned first", help, answer, NULL, false, NULL, true};

@@ -6,15 +6,13 @@ static const char help[] =
     "usage: zero3d trace RUN_FOLDER [--step N] [--schedule FILE.svg] [--merge FILE.json]\n"
     "                    [--force]\n"
     "\n"
-    "Reads the timelines that all ranks of a run with `zero3d train --trace` wrote, and says "
-    "where\n"
-    "one step's time went on each rank:\n"
+    "Reads the timelines that all ranks of a run with `zero3d train --trace` wrote, and says\n"
+    "where one step's time went on each rank:\n"
     "\n"
     "  compute   in instructions, outside of waits\n"
     "  exposed   waits for communication and copies\n"
     "  bubble    waits for another pipeline stage\n"
-    "  outside   before the rank's first instruction and between two: the next batch, the trace "
-    "itself\n"
+    "  outside   before the rank's first instruction and between two: the next batch, the trace\n"
     "\n"
     "  --step N              the step; the default is the last one that all ranks have\n"
     "  --schedule FILE.svg   draws the step, ranks x time, as `zero3d plan --schedule` draws\n"
@@ -34,49 +32,37 @@ typedef struct asked {
     int64_t step;
 } asked;
 
-static z3d_status write_outputs(const asked *asked, const z3d_trace_run *run, z3d_string *text,
-                                z3d_string *file) {
-    Z3D_TRY(z3d_trace_step_report(run, text, asked->schedule ? file : NULL));
-    if (asked->schedule) Z3D_TRY(cli_write(asked->schedule, file));
-    if (!asked->merge) return Z3D_OK;
-    z3d_string_clear(file);
-    Z3D_TRY(z3d_trace_merge(run, file));
-    return cli_write(asked->merge, file);
+static z3d_status write_outputs(const asked *asked, const z3d_trace_run *run, z3d_string *text) {
+    z3d_string drawn = {0}, merged = {0};
+    if (!asked->schedule)
+        Z3D_TRY(z3d_trace_step_report(run, text, NULL));
+    else
+        Z3D_TRY(cli_save(z3d_trace_step_report(run, text, &drawn), asked->schedule, &drawn));
+    return asked->merge ? cli_save(z3d_trace_merge(run, &merged), asked->merge, &merged) : Z3D_OK;
 }
 
-static int show(const asked *asked) {
-    z3d_trace_run run;
-    z3d_string text = {0}, file = {0};
-    z3d_status status = z3d_trace_run_read(asked->folder, asked->step, &run);
-    if (status == Z3D_OK) status = write_outputs(asked, &run, &text, &file);
-    int code = cli_answer(status, "trace", &text);
-    z3d_string_free(&file);
-    z3d_trace_run_release(&run);
-    return code;
-}
-
-static int run(int argc, char **argv) {
+static z3d_status answer(int argc, char **argv, cli_answer *out) {
     asked asked = {0};
-    const char *step = NULL;
     bool force = false;
-    const cli_option options[] = {{"step", &step, NULL, NULL},
-                                  {"schedule", &asked.schedule, NULL, NULL},
-                                  {"merge", &asked.merge, NULL, NULL},
-                                  {"force", NULL, &force, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"step", .number = &asked.step, .least = 1},
+                                  {"schedule", .value = &asked.schedule},
+                                  {"merge", .value = &asked.merge},
+                                  {"force", .flag = &force},
+                                  {.name = NULL}};
     int count;
-    z3d_status status = cli_parse(argc, argv, options, &count);
-    if (status == Z3D_OK && count != 1)
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "expected one run folder, got %d", count);
-    if (status == Z3D_OK && step && (z3d_parse_int(step, &asked.step) != Z3D_OK || asked.step < 1))
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "--step %s: expected a whole number of at least 1", step);
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    if (count != 1) return Z3D_ERROR(Z3D_ERR_USAGE, "expected one run folder, got %d", count);
     asked.folder = argv[1];
     const cli_output outputs[] = {{asked.schedule, &z3d_output_picture},
                                   {asked.merge, &z3d_output_timeline}};
-    if (status == Z3D_OK) status = cli_check_outputs(outputs, 2, &asked.folder, 1, force);
-    if (status != Z3D_OK) return cli_finish(status, "trace");
-    return show(&asked);
+    Z3D_TRY(cli_check_outputs(outputs, 2, &asked.folder, 1, force));
+    z3d_trace_run run;
+    z3d_status status = z3d_trace_run_read(asked.folder, asked.step, &run);
+    if (status == Z3D_OK) status = write_outputs(&asked, &run, &out->text);
+    z3d_trace_run_release(&run);
+    return status;
 }
 
 const cli_command cli_trace = {
-    "trace", "say where a traced step's time went; draw it", help, run, false, NULL, false};
+    "trace", "say where a traced step's time went; draw it", help, answer, NULL, false, NULL,
+    false};

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 
 static const char help[] =
@@ -24,34 +23,28 @@ static const char help[] =
     "              that is 0, the schedule's end moves to the new training.steps\n"
     "  --digest    sets training.digest=true: writes a hash of each instruction's output;\n"
     "              `zero3d digest` compares two runs\n"
-    "  --trace     sets training.trace_steps=3: writes timelines of the first steps (zero3d "
-    "trace)\n"
+    "  --trace     sets training.trace_steps=3: timelines of the first steps, for `zero3d trace`\n"
     "  --record-rank R  records all data that rank R receives, in RUN/replay-rankR.z3d: `zero3d\n"
     "              replay` runs this rank alone\n"
     "  --steps A:B  the steps of --record-rank\n"
-    "  --verbose   tells decisions and their reasons at the start, and shows all tables of memory "
-    "and\n"
-    "              communication at the end (they are in summary.json too)\n"
+    "  --verbose   tells decisions and their reasons at the start, and shows all tables of memory\n"
+    "              and communication at the end (they are in summary.json too)\n"
     "\n"
     "The run folder (run.dir) gets config.yaml (all keys with their values), metrics.jsonl (one\n"
-    "JSON object per step), events.jsonl, summary.json and TensorBoard files; `zero3d report` "
-    "reads\n"
-    "them. Files of an earlier run there are kept as metrics.1.jsonl, config.1.yaml and so on. "
-    "One\n"
-    "job at a time can use a run folder.\n"
+    "JSON object per step), events.jsonl, summary.json and TensorBoard files; `zero3d report`\n"
+    "reads them. Files of an earlier run there are kept as metrics.1.jsonl, config.1.yaml and so\n"
+    "on. One job at a time can use a run folder.\n"
     "\n"
     "checkpoint.interval=N saves a checkpoint every N steps. The same command, started again,\n"
-    "resumes from the latest checkpoint, on any number of ranks. By default N is 1000, and the "
-    "run\n"
-    "saves at its end too; with checkpoint.interval=0 the model is never saved.\n"
+    "resumes from the latest checkpoint, on any number of ranks. By default N is 1000, and the\n"
+    "run saves at its end too; with checkpoint.interval=0 the model is never saved.\n"
     "\n"
     "SIGUSR1, SIGTERM, Ctrl-C and training.time_limit stop the run after the current step; if the\n"
     "run saves checkpoints, it saves one then. A second signal stops it immediately.\n"
     "\n"
     "Exit code: 0: the run is complete, or it was stopped and saves no checkpoints; 1: it failed;\n"
-    "2: wrong usage; 75: it was stopped and saved a checkpoint: start it again. (After SIGTERM "
-    "and\n"
-    "Ctrl-C, mpirun without zero3d-launch has its own code, 1.)\n"
+    "2: wrong usage; 75: it was stopped and saved a checkpoint: start it again. (After SIGTERM\n"
+    "and Ctrl-C, mpirun without zero3d-launch has its own code, 1.)\n"
     "\n"
     "example: zero3d-launch -n 4 zero3d train configs/demo.yaml zero_optimization.stage=3\n";
 
@@ -88,16 +81,16 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
                                  z3d_train_options *asked) {
     bool digest = false, trace = false;
     const char *rank = NULL, *steps = NULL;
-    const cli_option options[] = {{"digest", NULL, &digest, NULL},
-                                  {"trace", NULL, &trace, NULL},
-                                  {"extend", NULL, &asked->extend, NULL},
-                                  {"record-rank", &rank, NULL, NULL},
-                                  {"steps", &steps, NULL, NULL},
-                                  {"verbose", NULL, &asked->verbose, NULL},
-                                  {NULL, NULL, NULL, NULL}};
+    const cli_option options[] = {{"digest", .flag = &digest},
+                                  {"trace", .flag = &trace},
+                                  {"extend", .flag = &asked->extend},
+                                  {"record-rank", .value = &rank},
+                                  {"steps", .value = &steps},
+                                  {"verbose", .flag = &asked->verbose},
+                                  {.name = NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
-    Z3D_TRY(cli_read_config(count, argv + 1, ranks, config));
+    Z3D_TRY(cli_read_config(count ? argv[1] : NULL, count - 1, argv + 2, ranks, config));
     Z3D_TRY(read_recording(rank, steps, asked));
     if (digest) Z3D_TRY(z3d_config_override(*config, "training.digest=true"));
     if (trace && !z3d_config_is_set(*config, "training.trace_steps"))
@@ -105,7 +98,6 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
     return Z3D_OK;
 }
 
-/* Whether srun started the ranks. */
 static bool by_srun(int ranks) {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
     int64_t count;
@@ -181,4 +173,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_train = {"train", "train a model", help, run, true, NULL, true};
+const cli_command cli_train = {"train", "train a model", help, NULL, run, true, NULL, true};

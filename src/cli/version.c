@@ -10,13 +10,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "parallel/parallel.h"
-#include "src/cli/version.h"
+#include "src/cli/cli.h"
 #include "src/device/device.h"
-
-const char *cli_version_number(void) {
-    return ZERO3D_VERSION;
-}
 
 z3d_status cli_version(z3d_string *out) {
     z3d_device_config config = {.backend = "cpu"};
@@ -27,7 +22,7 @@ z3d_status cli_version(z3d_string *out) {
     unsigned hwloc = hwloc_get_api_version(), xxhash = XXH_versionNumber();
     unsigned hdf5[3] = {0};
     H5get_libversion(&hdf5[0], &hdf5[1], &hdf5[2]);
-    z3d_string_append(out, "zero3d %s\n", cli_version_number());
+    z3d_string_append(out, "zero3d %s\n", ZERO3D_VERSION);
     z3d_string_append(out, "compiler  %s\n",
 #if defined(__clang__)
                       "clang " __clang_version__

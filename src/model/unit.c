@@ -173,16 +173,15 @@ int64_t z3d_model_trained_count(const z3d_model *model) {
     return count_parameters(model, false);
 }
 
-const char *z3d_model_parameters_text(const z3d_model *model, char *buf, size_t size) {
+z3d_parameters_text z3d_model_parameters_text(const z3d_model *model) {
     const int64_t all = count_parameters(model, true), trained = count_parameters(model, false);
-    char number[2][32];
-    z3d_format_count((double)all, number[0], sizeof number[0]);
-    z3d_format_count((double)trained, number[1], sizeof number[1]);
+    z3d_parameters_text out;
     if (trained == all)
-        snprintf(buf, size, "%s parameters", number[0]);
+        snprintf(out.text, sizeof out.text, "%s parameters", z3d_count_text((double)all).text);
     else
-        snprintf(buf, size, "%s parameters, %s of them trained", number[0], number[1]);
-    return buf;
+        snprintf(out.text, sizeof out.text, "%s parameters, %s of them trained",
+                 z3d_count_text((double)all).text, z3d_count_text((double)trained).text);
+    return out;
 }
 
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode) {

@@ -353,9 +353,11 @@ void z3d_model_take_tokens(z3d_model *model, int64_t seq, bool packed);
  * z3d_model_trained_count: only trained ones. */
 int64_t z3d_model_parameter_count(const z3d_model *model);
 int64_t z3d_model_trained_count(const z3d_model *model);
-/* "124M parameters", or "124M parameters, 1.2M of them trained", cut to size, into buf, which is
- * returned. */
-const char *z3d_model_parameters_text(const z3d_model *model, char *buf, size_t size);
+/* "124M parameters", or "124M parameters, 1.2M of them trained". */
+typedef struct z3d_parameters_text {
+    char text[96];
+} z3d_parameters_text;
+z3d_parameters_text z3d_model_parameters_text(const z3d_model *model);
 /* Divides each group with trained and frozen parameters into a trained and a frozen one, and sets
  * `frozen` of all groups. Call it once, after the model is described; units find their parameters
  * as before (z3d_unit_place). Errors: ERR_CONFIG (a unit with too many groups; joined parameters of

@@ -105,7 +105,6 @@ static void draw_phases(const panel *p) {
 /* Returns the number of buffers that are too small to see. */
 static int draw_buffers(const panel *p) {
     const z3d_program *program = p->program;
-    char bytes[32];
     int left_out = 0;
     for (int i = 0; i < program->num_buffers; i++) {
         const z3d_buffer *b = &program->buffer[i];
@@ -122,8 +121,7 @@ static int draw_buffers(const panel *p) {
                           "<rect class=\"t%d\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
                           "height=\"%.2f\"><title>%s: %s, %s, ",
                           (int)b->category, x, y, width, height, z3d_buffer_name(b).text,
-                          z3d_category_name(b->category),
-                          z3d_format_bytes(b->bytes, bytes, sizeof bytes));
+                          z3d_category_name(b->category), z3d_bytes_text(b->bytes).text);
         if (b->persistent)
             z3d_string_append(p->out, "persists</title></rect>\n");
         else
@@ -151,14 +149,14 @@ static z3d_status draw_bound(const panel *p) {
 }
 
 static void draw_legend(const z3d_plan *plan, z3d_string *out) {
-    char text[96], bytes[32];
+    char text[96];
     double x = LEFT;
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
         int64_t peak = 0;
         for (int space = 0; space < Z3D_SPACE_COUNT; space++)
             peak += plan->ledger[Z3D_MODE_TRAIN][space].peak[category];
         snprintf(text, sizeof text, "%s, %s", z3d_category_name((z3d_category)category),
-                 z3d_format_bytes(peak, bytes, sizeof bytes));
+                 z3d_bytes_text(peak).text);
         z3d_string_append(out,
                           "<rect class=\"t%d\" x=\"%.0f\" y=\"58\" width=\"13\" height=\"13\"/>\n",
                           category, x);
@@ -170,7 +168,7 @@ static void draw_legend(const z3d_plan *plan, z3d_string *out) {
 static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_mesh *t = &plan->mesh;
-    char text[256], parameters[96];
+    char text[320];
     z3d_string_append(out,
                       "%sxmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
                       "width=\"%d\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"13\">\n"
@@ -185,10 +183,9 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     snprintf(text, sizeof text,
              "Memory of rank %d over a training step: %s, %s, ZeRO-%d, "
              "%s, micro-batch %lld x %d%s%s%s",
-             t->rank, z3d_model_parameters_text(plan->model, parameters, sizeof parameters),
-             z3d_mesh_name(t).text, c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch,
-             c->accumulation, c->recompute ? ", full recompute" : "",
-             c->partition_activations ? ", P_a" : "",
+             t->rank, z3d_model_parameters_text(plan->model).text, z3d_mesh_name(t).text, c->stage,
+             z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
+             c->recompute ? ", full recompute" : "", c->partition_activations ? ", P_a" : "",
              (const char *const[]){"", "+cpu", "+nvme"}[c->checkpoint_space]);
     z3d_picture_text(out, LEFT, 34, "start", text);
     z3d_string_append(out, "</g>\n");

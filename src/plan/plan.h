@@ -72,9 +72,6 @@ z3d_status z3d_plan_shares(const z3d_config *config, const z3d_plan_speeds *spee
                            z3d_program_config *out);
 /* The first of the ranks with the most samples. */
 int z3d_plan_largest_share(const z3d_program_config *program, const z3d_mesh *mesh);
-/* pipeline.c: sets the fields about pipelines. */
-z3d_status z3d_plan_pipeline(const z3d_config *config, const z3d_model *model,
-                             const z3d_plan_speeds *speeds, z3d_program_config *out);
 
 /* The type of parameters and activations. */
 z3d_dtype z3d_plan_dtype(const z3d_config *config);

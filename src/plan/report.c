@@ -21,11 +21,10 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
     const z3d_mesh *t = &plan->mesh;
     const z3d_program_config *c = &plan->program_config;
     const z3d_model_facts *facts = &plan->model->facts;
-    char parameters[96], local[32];
     int64_t samples = z3d_samples_in_all(c, t) * c->accumulation;
     z3d_string_append(out, "model          %s: %s, sequence %lld, vocabulary %lld (padded %lld)\n",
-                      z3d_model_parameters_text(plan->model, parameters, sizeof parameters),
-                      facts->shape, (long long)facts->tokens, (long long)facts->vocabulary,
+                      z3d_model_parameters_text(plan->model).text, facts->shape,
+                      (long long)facts->tokens, (long long)facts->vocabulary,
                       (long long)facts->padded_vocabulary);
     print_world(t, out);
     z3d_string_append(out,
@@ -45,34 +44,30 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
         z3d_string_append(out, "share          %lld of a micro-batch's %lld samples\n",
                           (long long)plan->set.config.micro_batch,
                           (long long)z3d_samples_in_all(c, t));
-    z3d_string_append(
-        out, "P              %s padded parameters on this rank before ZeRO\n",
-        z3d_format_count((double)plan->set.layout->padded_total, local, sizeof local));
+    z3d_string_append(out, "P              %s padded parameters on this rank before ZeRO\n",
+                      z3d_count_text((double)plan->set.layout->padded_total).text);
 }
 
 /* Of host memory and disk only the categories in use. */
 static void print_peaks(const z3d_ledger *ledger, int space, z3d_string *out) {
     static const char *const where[] = {"", "  in host memory", "  on the disk"};
-    char text[32];
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         if (ledger->peak[category] > 0 || space == Z3D_SPACE_DEVICE)
-            z3d_string_append(
-                out, "  %-16s %16lld  %10s%s\n", z3d_category_name((z3d_category)category),
-                (long long)ledger->peak[category],
-                z3d_format_bytes(ledger->peak[category], text, sizeof text), where[space]);
+            z3d_string_append(out, "  %-16s %16lld  %10s%s\n",
+                              z3d_category_name((z3d_category)category),
+                              (long long)ledger->peak[category],
+                              z3d_bytes_text(ledger->peak[category]).text, where[space]);
 }
 
 static void print_memory(const z3d_plan *plan, z3d_string *out) {
     static const char *const arena_name[] = {"device arena", "host arena", "disk file"};
-    char buf[32], bound[32];
     z3d_string_append(out, "\nmemory of rank %d   %16s\n", plan->mesh.rank, "peak bytes");
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
         print_peaks(&plan->ledger[Z3D_MODE_TRAIN][space], space, out);
     if (plan->snapshot > 0)
-        z3d_string_append(out,
-                          "  %-16s %16lld  %10s  in host memory: the copy of checkpoint.async\n",
-                          "checkpoint copy", (long long)plan->snapshot,
-                          z3d_format_bytes(plan->snapshot, buf, sizeof buf));
+        z3d_string_append(
+            out, "  %-16s %16lld  %10s  in host memory: the copy of checkpoint.async\n",
+            "checkpoint copy", (long long)plan->snapshot, z3d_bytes_text(plan->snapshot).text);
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
         int64_t arena = 0, least = 0;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
@@ -83,9 +78,8 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
         }
         if (arena == 0) continue;
         z3d_string_append(out, "  %-16s %16lld  %10s  lower bound %s, %.2f %% above it\n",
-                          arena_name[space], (long long)arena,
-                          z3d_format_bytes(arena, buf, sizeof buf),
-                          z3d_format_bytes(least, bound, sizeof bound),
+                          arena_name[space], (long long)arena, z3d_bytes_text(arena).text,
+                          z3d_bytes_text(least).text,
                           least > 0 ? 100.0 * (double)(arena - least) / (double)least : 0.0);
     }
 }
@@ -125,17 +119,15 @@ static void print_encoded(const z3d_program *program, z3d_axes axes, z3d_string 
 /* A bucket size above the largest group has no effect. */
 static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
-    char size[32], most[32];
     int64_t largest = z3d_layout_largest(plan->set.layout);
     if (z3d_mesh_size(&plan->mesh, Z3D_ROLE_ROWS) == 1) return;
     const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
     static const char *const name[] = {"reduce bucket", "gather bucket"};
     for (int k = 0; k < 2; k++)
-        z3d_string_append(out, "  %-21s %16s  elements at most; the largest group has %s%s\n",
-                          name[k], z3d_format_count((double)bucket[k], size, sizeof size),
-                          z3d_format_count((double)largest, most, sizeof most),
-                          bucket[k] >= largest ? ": one bucket a group"
-                                               : "; with NCCL each bucket is copied");
+        z3d_string_append(
+            out, "  %-21s %16s  elements at most; the largest group has %s%s\n", name[k],
+            z3d_count_text((double)bucket[k]).text, z3d_count_text((double)largest).text,
+            bucket[k] >= largest ? ": one bucket a group" : "; with NCCL each bucket is copied");
 }
 
 static void print_communication(const z3d_plan *plan, z3d_string *out) {
@@ -166,7 +158,6 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_model_facts *facts = &plan->model->facts;
     const int stage = z3d_mesh_index(&plan->mesh, Z3D_ROLE_STAGES, plan->mesh.rank);
-    char flops[32], model[32];
     double tokens =
         (double)(plan->set.config.micro_batch * c->accumulation) * (double)facts->tokens;
     double formula =
@@ -175,9 +166,9 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                       "\n"
                       "work a step\n"
                       "  %-21s %16s  (model FLOPs by the formula%s: %s)\n",
-                      "FLOPs", z3d_format_count(plan->stage[stage].flops, flops, sizeof flops),
+                      "FLOPs", z3d_count_text(plan->stage[stage].flops).text,
                       plan->set.layout->stages > 1 ? ", average of the pipeline stages" : "",
-                      z3d_format_count(formula, model, sizeof model));
+                      z3d_count_text(formula).text);
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         const z3d_program *program = plan->set.program[mode];
         if (program)

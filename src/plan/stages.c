@@ -79,23 +79,21 @@ static int fullest(const z3d_plan *plan) {
 
 static void append_stage(const z3d_plan *plan, int s, z3d_string *out) {
     const z3d_plan_stage *stage = &plan->stage[s];
-    char bytes[32], parameters[32], flops[32];
     z3d_string_append(out, "  %5d %16lld  %10s %10s %10s %16lld  ", s,
                       (long long)stage->arena[Z3D_SPACE_DEVICE],
-                      z3d_format_bytes(stage->arena[Z3D_SPACE_DEVICE], bytes, sizeof bytes),
-                      z3d_format_count((double)stage->padded_total, parameters, sizeof parameters),
-                      z3d_format_count(stage->flops, flops, sizeof flops), (long long)stage->sent);
+                      z3d_bytes_text(stage->arena[Z3D_SPACE_DEVICE]).text,
+                      z3d_count_text((double)stage->padded_total).text,
+                      z3d_count_text(stage->flops).text, (long long)stage->sent);
     z3d_stage_units(plan->model, plan->set.layout, s, out);
     if (stage->arena[Z3D_SPACE_HOST] > 0)
         z3d_string_append(out, "; %s in host memory",
-                          z3d_format_bytes(stage->arena[Z3D_SPACE_HOST], bytes, sizeof bytes));
+                          z3d_bytes_text(stage->arena[Z3D_SPACE_HOST]).text);
     z3d_string_append(out, "\n");
 }
 
 void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out) {
     const z3d_layout *layout = plan->set.layout;
     int most = fullest(plan);
-    char bytes[32];
     if (layout->stages == 1) return;
     z3d_string_append(
         out,
@@ -103,7 +101,7 @@ void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out) {
         "  stage     device arena                      P      FLOPs  elements passed  units\n",
         z3d_schedule_name(plan->program_config.pipeline.schedule), layout->stages,
         layout->num_chunks / layout->stages, layout->num_chunks > layout->stages ? "s" : "", most,
-        z3d_format_bytes(plan->stage[most].arena[Z3D_SPACE_DEVICE], bytes, sizeof bytes));
+        z3d_bytes_text(plan->stage[most].arena[Z3D_SPACE_DEVICE]).text);
     for (int s = 0; s < layout->stages; s++) append_stage(plan, s, out);
     z3d_plan_few_micro_batches(&plan->program_config, layout->stages, "  warning: ", out);
 }

@@ -1,6 +1,5 @@
 #include "src/plan/timeline_picture.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -62,10 +61,9 @@ bool z3d_timeline_kind_of(z3d_opcode opcode, z3d_timeline_kind *out) {
 
 void z3d_timeline_title(const z3d_model *model, const z3d_mesh *mesh,
                         const z3d_program_config *program, z3d_string *out) {
-    char parameters[96];
     z3d_string_append(out, "%s, %s, ZeRO-%d, %s, micro-batch %lld x %d",
-                      z3d_model_parameters_text(model, parameters, sizeof parameters),
-                      z3d_mesh_name(mesh).text, program->stage, z3d_dtype_name(program->dtype),
+                      z3d_model_parameters_text(model).text, z3d_mesh_name(mesh).text,
+                      program->stage, z3d_dtype_name(program->dtype),
                       (long long)program->micro_batch, program->accumulation);
     if (z3d_mesh_size(mesh, Z3D_ROLE_STAGES) > 1)
         z3d_string_append(out, ", %s", z3d_schedule_name(program->pipeline.schedule));
@@ -88,12 +86,10 @@ static double y_of(const z3d_timeline_picture *p, int row) {
 
 /* The text that a browser shows under the pointer. */
 static void append_tip(z3d_string *out, const z3d_timeline_span *span) {
-    char text[32];
     z3d_string_append(out, "<title>%s", works[span->kind].tip);
     if (span->micro >= 0) z3d_string_append(out, ", micro-batch %d", span->micro);
     if (span->chunk >= 0) z3d_string_append(out, ", chunk %d", span->chunk);
-    z3d_string_append(out, ": %s</title>",
-                      z3d_format_seconds(span->end - span->begin, text, sizeof text));
+    z3d_string_append(out, ": %s</title>", z3d_seconds_text(span->end - span->begin).text);
 }
 
 static void draw_piece(z3d_timeline_picture *p, int row) {

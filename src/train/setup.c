@@ -424,11 +424,11 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
 /* Checks, before any rank takes memory, that all ranks of this node fit. The node's first rank
  * checks: every rank must have memory for the rank that needs most. Collective, agreed. */
 static z3d_status check_room(z3d_trainer *trainer, int threads, const z3d_room *room) {
+    const z3d_choice at = {
+        .ranks = z3d_world_size(trainer->world), .threads = threads, .room = room};
     z3d_status status = Z3D_OK;
     z3d_trainer_place(trainer, "start-up: looking for memory");
-    if (trainer->rank == 0)
-        status =
-            z3d_plan_check_room(trainer->config, z3d_world_size(trainer->world), threads, room);
+    if (trainer->rank == 0) status = z3d_plan_check_room(trainer->config, &at);
     return z3d_trainer_agree(trainer, status);
 }
 

@@ -61,7 +61,7 @@ expect 2 "$ZERO3D" config --keys x.yaml
 expect 2 "$ZERO3D" digest a
 expect 2 "$ZERO3D" replay
 expect 2 "$ZERO3D" replay x --step 0
-says 'number of a step'
+says 'whole number of at least 1'
 expect 2 "$ZERO3D" trace
 expect 2 "$ZERO3D" trace nowhere --step 0
 says 'whole number of at least 1'

@@ -32,15 +32,16 @@ struct Config {
     }
     z3d_need need() {
         z3d_need n{};
-        EXPECT_EQ(z3d_plan_need(config, 4, 1, &n), Z3D_OK) << z3d_error_message();
+        const z3d_choice at = {4, 1, nullptr, nullptr};
+        EXPECT_EQ(z3d_plan_need(config, &at, &n), Z3D_OK) << z3d_error_message();
         return n;
     }
 };
 
 std::string advice(const Config &c, const z3d_room &room, const z3d_hardware *hardware = nullptr) {
     z3d_string text{};
-    EXPECT_EQ(z3d_plan_advice(c.config, 4, 1, &room, hardware, &text), Z3D_OK)
-        << z3d_error_message();
+    const z3d_choice at = {4, 1, hardware, &room};
+    EXPECT_EQ(z3d_plan_advice(c.config, &at, &text), Z3D_OK) << z3d_error_message();
     std::string out = text.text ? text.text : "";
     z3d_string_free(&text);
     return out;
@@ -69,7 +70,8 @@ TEST(Advice, NothingWhereItFits) {
                      .reserved = 0,
                      .from = nullptr};
     EXPECT_EQ(advice(c, room), "");
-    EXPECT_EQ(z3d_plan_check_room(c.config, 4, 1, &room), Z3D_OK);
+    const z3d_choice at = {4, 1, nullptr, &room};
+    EXPECT_EQ(z3d_plan_check_room(c.config, &at), Z3D_OK);
 }
 
 // NCCL's groups copy what is smaller than a parameter group; others work in place, or on the host.
@@ -344,7 +346,8 @@ TEST(Advice, ResolvedOrNot) {
                      .from = nullptr};
     EXPECT_EQ(advice(given, room), advice(resolved, room));
     room.from = " (memory cgroup /a is limited to 8.00 GiB)";
-    EXPECT_EQ(z3d_plan_check_room(resolved.config, 4, 1, &room), Z3D_ERR_MEMORY);
+    const z3d_choice at = {4, 1, nullptr, &room};
+    EXPECT_EQ(z3d_plan_check_room(resolved.config, &at), Z3D_ERR_MEMORY);
     std::string line = z3d_error_message();
     EXPECT_NE(line.find("iB (memory cgroup /a is limited to 8.00 GiB): "), std::string::npos)
         << line;

@@ -47,7 +47,8 @@ int64_t arena(const std::string &granularity, const char *recompute, const char 
     Config c(TEXT + granularity + ", recompute_activation: " + recompute + "}\n");
     EXPECT_EQ(z3d_config_override(c.it, more), Z3D_OK) << z3d_error_message();
     z3d_need need{};
-    EXPECT_EQ(z3d_plan_need(c.it, 4, 1, &need), Z3D_OK) << z3d_error_message();
+    const z3d_choice at = {4, 1, nullptr, nullptr};
+    EXPECT_EQ(z3d_plan_need(c.it, &at, &need), Z3D_OK) << z3d_error_message();
     return need.arena[Z3D_SPACE_DEVICE];
 }
 

@@ -52,7 +52,8 @@ z3d_need need_of(const char *gather) {
                          "{stage: 3, pipeline_gather: ") +
              gather + "}\n");
     z3d_need need{};
-    EXPECT_EQ(z3d_plan_need(c.it, 4, 1, &need), Z3D_OK) << z3d_error_message();
+    const z3d_choice at = {4, 1, nullptr, nullptr};
+    EXPECT_EQ(z3d_plan_need(c.it, &at, &need), Z3D_OK) << z3d_error_message();
     return need;
 }
 

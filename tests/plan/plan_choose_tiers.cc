@@ -63,7 +63,8 @@ z3d_estimate estimate(double ratio, const z3d_hardware &hardware) {
 z3d_need need_of(const std::string &ratio) {
     Config c(text_of(ratio));
     z3d_need need{};
-    EXPECT_EQ(z3d_plan_need(c.it, 2, 1, &need), Z3D_OK) << z3d_error_message();
+    const z3d_choice at = {2, 1, nullptr, nullptr};
+    EXPECT_EQ(z3d_plan_need(c.it, &at, &need), Z3D_OK) << z3d_error_message();
     return need;
 }
 

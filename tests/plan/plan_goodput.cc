@@ -6,7 +6,7 @@
 #include <string>
 
 extern "C" {
-#include "src/plan/price/goodput.h"
+#include "src/plan/price/bill.h"
 }
 
 namespace {

@@ -176,7 +176,7 @@ double z3d_hardware_overlap(const z3d_hardware *hardware, bool between_nodes);
 double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks);
 /* Whether the machine is a cpu machine: a rank's device is cores of its host. */
 bool z3d_hardware_is_cpu(const z3d_hardware *hardware);
-/* device.kind of the nominal machine of src/plan/choose/nominal.c, not of a real one: it computes
+/* device.kind of the nominal machine of src/plan/choose/machine.c, not of a real one: it computes
  * as a GPU and has the cpu device's buffers. */
 #define Z3D_HARDWARE_NOMINAL "nominal"
 /* Seconds of a kernel that the host's cores run for a GPU, while all ranks of a node run theirs. */

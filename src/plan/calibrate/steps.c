@@ -1,14 +1,60 @@
-/* Measured steps, read from a CSV file. */
+/* Rows of tables as configurations; measured steps, read from a CSV file. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/calibrate/calibrate.h"
-#include "src/plan/calibrate/row.h"
 #include "src/plan/choose/choose.h"
+
+/* Columns with a name that is shorter than their key's. */
+static const struct column {
+    const char *name, *key;
+} columns[] = {{"layers", "model.num_layers"},
+               {"hidden", "model.hidden_size"},
+               {"heads", "model.num_attention_heads"},
+               {"sequence", "model.seq_length"},
+               {"tensor", "parallel.tensor_model_parallel_size"},
+               {"pipeline", "parallel.pipeline_model_parallel_size"},
+               {"batch", "train_batch_size"},
+               {"micro_batch", "train_micro_batch_size_per_gpu"},
+               {"intermediate_size", "model.intermediate_size"},
+               {"num_key_value_heads", "model.num_key_value_heads"}};
+
+z3d_status z3d_row_name_keys(z3d_csv *csv) {
+    for (int i = 0; i < csv->columns; i++)
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+            if (strcmp(csv->column[i], columns[c].name) == 0) csv->column[i] = columns[c].key;
+    return z3d_csv_refuse_twins(csv);
+}
+
+z3d_status z3d_row_context(const z3d_csv *csv, z3d_status status) {
+    if (status == Z3D_OK) return status;
+    return z3d_error_context(status, "%.200s, line %d", csv->path, csv->line);
+}
+
+z3d_status z3d_row_assign(const z3d_csv *csv, int column, z3d_config *config) {
+    enum { LONGEST = 192 };
+    char assignment[LONGEST];
+    const char *field = csv->field[column];
+    if (field[0] == '\0') return Z3D_OK;
+    int length = snprintf(assignment, sizeof assignment, "%s=%s", csv->column[column], field);
+    if (length >= LONGEST) return z3d_csv_refuse(csv, "a long field", field);
+    return z3d_row_context(csv, z3d_config_override(config, assignment));
+}
+
+z3d_status z3d_row_ranks(const z3d_csv *csv, int column, int *out) {
+    int64_t ranks;
+    if (z3d_parse_int(csv->field[column], &ranks) != Z3D_OK || ranks < 1 || ranks > 1000000)
+        return z3d_csv_refuse(csv, "ranks is no number from 1 to 1000000", csv->field[column]);
+    *out = (int)ranks;
+    return Z3D_OK;
+}
+
+/* ---- measured steps ---- */
 
 typedef struct reader {
     z3d_csv csv;
-    z3d_string config;
+    const z3d_config *config; /* each row's configuration begins with it */
     const z3d_hardware *hardware;
     z3d_measured_steps *to;
 } reader;
@@ -45,7 +91,6 @@ static z3d_status read_fields(reader *r, z3d_config *config) {
     const z3d_csv *csv = &r->csv;
     int ranks = 0;
     double seconds = 0;
-    Z3D_TRY(z3d_config_read_text(config, r->config.text, r->config.length, "the configuration"));
     for (int i = 0; i < csv->columns; i++) {
         if (strcmp(csv->column[i], "ranks") == 0)
             Z3D_TRY(z3d_row_ranks(csv, i, &ranks));
@@ -54,14 +99,12 @@ static z3d_status read_fields(reader *r, z3d_config *config) {
         else if (z3d_parse_float(csv->field[i], &seconds) != Z3D_OK)
             return z3d_csv_refuse(csv, "seconds is no number", csv->field[i]);
     }
-    z3d_status status = z3d_measured_steps_add(config, r->hardware, ranks, seconds, r->to);
-    return status == Z3D_OK ? Z3D_OK
-                            : z3d_error_context(status, "%.200s, line %d", csv->path, csv->line);
+    return z3d_row_context(csv, z3d_measured_steps_add(config, r->hardware, ranks, seconds, r->to));
 }
 
 static z3d_status read_step(reader *r) {
     z3d_config *config;
-    Z3D_TRY(z3d_config_create(&config));
+    Z3D_TRY(z3d_config_copy(r->config, &config));
     z3d_status status = read_fields(r, config);
     z3d_config_destroy(config);
     return status;
@@ -85,11 +128,9 @@ void z3d_measured_steps_free(z3d_measured_steps *steps) {
 
 z3d_status z3d_measured_steps_read(const z3d_config *config, const z3d_hardware *hardware,
                                    const char *path, z3d_measured_steps *to) {
-    reader r = {.hardware = hardware, .to = to};
+    reader r = {.config = config, .hardware = hardware, .to = to};
     Z3D_TRY(z3d_csv_open(path, &r.csv));
-    z3d_status status = z3d_row_base(config, &r.config);
-    if (status == Z3D_OK) status = read_rows(&r);
+    const z3d_status status = read_rows(&r);
     z3d_csv_close(&r.csv);
-    z3d_string_free(&r.config);
     return status;
 }

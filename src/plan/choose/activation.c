@@ -1,5 +1,5 @@
 /* activation_checkpointing.granularity and recompute_activation: auto. */
-#include "src/plan/choose/fit.h"
+#include "src/plan/choose/ways.h"
 
 /* Bytes of device memory that a rank has and needs. */
 typedef struct weight {
@@ -28,7 +28,7 @@ static z3d_status weigh(z3d_config *config, const z3d_choice *at, weight *out) {
                            .host = room->host,
                            .shared = room->shared};
     z3d_need need;
-    Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need));
+    Z3D_TRY(z3d_plan_need(config, at, &need));
     *out = (weight){z3d_need_total(&need, room), room->device, z3d_need_missing(&need, &most) == 0};
     return Z3D_OK;
 }
@@ -40,7 +40,6 @@ static z3d_status weigh(z3d_config *config, const z3d_choice *at, weight *out) {
 static z3d_status first_that_fits(z3d_config *config, const z3d_choice *at, int first,
                                   z3d_string *why) {
     z3d_config_ENUM *key = &config->activation_checkpointing_granularity;
-    char need[32], capacity[32];
     weight of = {0}, before = of;
     for (*key = first;; --*key) {
         Z3D_TRY(weigh(config, at, &of));
@@ -48,12 +47,12 @@ static z3d_status first_that_fits(z3d_config *config, const z3d_choice *at, int 
         before = of;
     }
     z3d_string_append(why, "%s: a rank needs %s", z3d_fit_granularities[*key],
-                      z3d_format_bytes(of.need, need, sizeof need));
+                      z3d_bytes_text(of.need).text);
     if (*key < first)
         z3d_string_append(why, ", with %s %s", z3d_fit_granularities[*key + 1],
-                          z3d_format_bytes(before.need, need, sizeof need));
+                          z3d_bytes_text(before.need).text);
     z3d_string_append(why, "; it has %s, of which a tenth stays free",
-                      z3d_format_bytes(of.capacity, capacity, sizeof capacity));
+                      z3d_bytes_text(of.capacity).text);
     return Z3D_OK;
 }
 
@@ -78,7 +77,6 @@ z3d_status z3d_choose_granularity(z3d_config *config, const z3d_choice *at, int 
 /* Keeping the output costs no memory if it is not alive at the peak. */
 static z3d_status decide(z3d_config *config, const z3d_choice *at, bool *keep, z3d_string *why) {
     weight kept, again;
-    char need[32], capacity[32];
     config->activation_checkpointing_recompute_activation = Z3D_RECOMPUTE_FALSE;
     Z3D_TRY(weigh(config, at, &kept));
     *keep = kept.fits;
@@ -88,8 +86,8 @@ static z3d_status decide(z3d_config *config, const z3d_choice *at, bool *keep, z
         *keep = kept.need <= again.need;
     }
     z3d_string_append(why, "%s: a rank that keeps the output needs %s of %s%s",
-                      *keep ? "false" : "true", z3d_format_bytes(kept.need, need, sizeof need),
-                      z3d_format_bytes(kept.capacity, capacity, sizeof capacity),
+                      *keep ? "false" : "true", z3d_bytes_text(kept.need).text,
+                      z3d_bytes_text(kept.capacity).text,
                       kept.fits ? ""
                       : *keep   ? ", as much as one that does not"
                                 : ", of which a tenth stays free");

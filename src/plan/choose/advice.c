@@ -66,14 +66,14 @@ static z3d_status need_of_stages(const z3d_config *config, const z3d_program_con
     return Z3D_OK;
 }
 
-z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
+z3d_status z3d_plan_need(z3d_config *config, const z3d_choice *at, z3d_need *out) {
     z3d_mesh mesh;
     z3d_program_config program = {0};
     z3d_model *model = NULL;
-    Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
+    Z3D_TRY(z3d_plan_place(config, at->ranks, 0, &mesh));
     Z3D_TRY(z3d_model_from_config(config, &model));
     z3d_status status = z3d_plan_program_config(config, model, &program);
-    if (status == Z3D_OK) status = need_of_stages(config, &program, model, mesh, threads, out);
+    if (status == Z3D_OK) status = need_of_stages(config, &program, model, mesh, at->threads, out);
     z3d_plan_program_config_release(&program);
     z3d_model_destroy(model);
     return status;
@@ -107,9 +107,7 @@ typedef struct change {
 
 typedef struct advisor {
     z3d_string given; /* the configuration, as text */
-    int ranks, threads;
-    const z3d_room *room;
-    const z3d_hardware *hardware; /* NULL: changes are not priced */
+    const z3d_choice *at;
     change change[MAX_CHANGES];
     int count, first_part; /* from first_part on: a half, a quarter ... of the micro-batch */
 } advisor;
@@ -159,12 +157,12 @@ static void add_offload(advisor *a, bool param, bool disk) {
 static void list_offload(advisor *a, const z3d_config *settled) {
     int optimizer = settled->zero_optimization_offload_optimizer_device,
         param = settled->zero_optimization_offload_param_device;
-    if (optimizer < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, false, false);
+    if (optimizer < Z3D_OFFLOAD_DEVICE_CPU && !a->at->room->shared) add_offload(a, false, false);
     if (optimizer < Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, false, true);
     if (!z3d_way_shards((int)settled->zero_optimization_stage, Z3D_STATE_VALUE) ||
         optimizer == Z3D_OFFLOAD_DEVICE_NONE)
         return;
-    if (param < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, true, false);
+    if (param < Z3D_OFFLOAD_DEVICE_CPU && !a->at->room->shared) add_offload(a, true, false);
     if (param < optimizer && optimizer == Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, true, true);
 }
 
@@ -218,13 +216,13 @@ static z3d_status reread(const advisor *a, const change *c, z3d_config **out) {
 static void try_change(const advisor *a, change *c) {
     z3d_config *config = NULL;
     z3d_status status = reread(a, c, &config);
-    if (status == Z3D_OK) status = z3d_plan_need(config, a->ranks, a->threads, &c->need);
+    if (status == Z3D_OK) status = z3d_plan_need(config, a->at, &c->need);
     c->possible = status == Z3D_OK;
     z3d_config_destroy(config);
 }
 
 static bool does_fit(const advisor *a, const change *c) {
-    return c->possible && z3d_need_missing(&c->need, a->room) == 0;
+    return c->possible && z3d_need_missing(&c->need, a->at->room) == 0;
 }
 
 /* Prices a change that fits. A change that the sim refuses has no price. */
@@ -232,14 +230,14 @@ static void price_change(const advisor *a, change *c) {
     z3d_config *config = NULL;
     z3d_estimate e;
     z3d_status status = reread(a, c, &config);
-    if (status == Z3D_OK) status = z3d_estimate_config(config, a->ranks, a->hardware, &e);
+    if (status == Z3D_OK) status = z3d_estimate_config(config, a->at->ranks, a->at->hardware, &e);
     if (status == Z3D_OK) c->seconds = e.time.seconds;
     z3d_config_destroy(config);
 }
 
 /* Sorts the changes: the fastest first, changes without a price last. */
 static void price_changes(advisor *a) {
-    if (!a->hardware) return;
+    if (!a->at->hardware) return;
     for (int k = 0; k < a->count; k++)
         if (does_fit(a, &a->change[k])) price_change(a, &a->change[k]);
     for (int k = 1; k < a->count; k++) {
@@ -257,40 +255,34 @@ static void price_changes(advisor *a) {
 /* ---- text ---- */
 
 static void say_change(const advisor *a, const change *c, z3d_string *out) {
-    char takes[32], missing[32];
-    int64_t short_by = z3d_need_missing(&c->need, a->room);
+    int64_t short_by = z3d_need_missing(&c->need, a->at->room);
     z3d_string_append(out, "  ");
     for (int k = 0; k < c->count; k++)
         z3d_string_append(out, "%s%s", k ? " " : "", c->assignment[k]);
-    z3d_string_append(out, " needs %s",
-                      z3d_format_bytes(z3d_need_total(&c->need, a->room), takes, sizeof takes));
-    if (short_by > 0)
-        z3d_string_append(out, ", still %s too much",
-                          z3d_format_bytes(short_by, missing, sizeof missing));
+    z3d_string_append(out, " needs %s", z3d_bytes_text(z3d_need_total(&c->need, a->at->room)).text);
+    if (short_by > 0) z3d_string_append(out, ", still %s too much", z3d_bytes_text(short_by).text);
     if (c->seconds > 0) z3d_string_append(out, ", %.4g s a step", c->seconds);
     z3d_string_append(out, "\n");
 }
 
 static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out) {
-    char missing[32], takes[32], room[32], largest[32], outside[32], kept[32];
     const z3d_category most = z3d_fit_largest(&need->ledger);
-    bool device = a->room->shared || z3d_need_total(need, a->room) > a->room->device;
-    const char *from = a->room->from && (a->room->shared || !device) ? a->room->from : "";
+    bool device = a->at->room->shared || z3d_need_total(need, a->at->room) > a->at->room->device;
+    const char *from =
+        a->at->room->from && (a->at->room->shared || !device) ? a->at->room->from : "";
     z3d_string_append(
         out, "does not fit: rank %d needs %s, but has %s%s: %s too little %s memory\n", need->rank,
-        z3d_format_bytes(device ? z3d_need_total(need, a->room) : host_bytes(need), takes,
-                         sizeof takes),
-        z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room), from,
-        z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
-        device ? "device" : "host");
+        z3d_bytes_text(device ? z3d_need_total(need, a->at->room) : host_bytes(need)).text,
+        z3d_bytes_text(device ? a->at->room->device : a->at->room->host).text, from,
+        z3d_bytes_text(z3d_need_missing(need, a->at->room)).text, device ? "device" : "host");
     z3d_string_append(out, "  the largest part is %s: %s", z3d_category_name(most),
-                      z3d_format_bytes(need->ledger.peak[most], largest, sizeof largest));
-    if (a->room->shared)
+                      z3d_bytes_text(need->ledger.peak[most]).text);
+    if (a->at->room->shared)
         z3d_string_append(out, "; %s are outside the plan (libraries, heap, communication buffers)",
-                          z3d_format_bytes(need->outside, outside, sizeof outside));
-    if (device && a->room->reserved > 0)
+                          z3d_bytes_text(need->outside).text);
+    if (device && a->at->room->reserved > 0)
         z3d_string_append(out, "; %s more are left for CUDA's libraries and NCCL",
-                          z3d_format_bytes(a->room->reserved, kept, sizeof kept));
+                          z3d_bytes_text(a->at->room->reserved).text);
     z3d_string_append(out, "\n");
 }
 
@@ -302,16 +294,16 @@ static void say_changes(const advisor *a, int64_t missing_now, z3d_string *out) 
     for (int k = 0; k < a->count; k++) {
         const change *c = &a->change[k];
         if (!c->possible) continue;
-        int64_t missing = z3d_need_missing(&c->need, a->room);
+        int64_t missing = z3d_need_missing(&c->need, a->at->room);
         if (missing == 0) fitting++;
         if (missing < least) best = c, least = missing;
     }
-    z3d_string_append(out,
-                      fitting && a->hardware ? "one change that makes it fit, the fastest first:\n"
-                      : fitting              ? "one change that makes it fit:\n"
-                      : best ? "no single change makes it fit; this one helps most (plan --fit "
-                               "looks for several together):\n"
-                             : "no single change helps\n");
+    z3d_string_append(
+        out, fitting && a->at->hardware ? "one change that makes it fit, the fastest first:\n"
+             : fitting                  ? "one change that makes it fit:\n"
+             : best ? "no single change makes it fit; this one helps most (plan --fit "
+                      "looks for several together):\n"
+                    : "no single change helps\n");
     for (int k = 0; k < a->count && fitting; k++)
         if (does_fit(a, &a->change[k])) say_change(a, &a->change[k], out);
     if (best && !fitting) say_change(a, best, out);
@@ -321,8 +313,8 @@ static z3d_status advise(advisor *a, z3d_string *out) {
     z3d_config *settled = NULL;
     z3d_need need;
     z3d_status status = reread(a, NULL, &settled);
-    if (status == Z3D_OK) status = z3d_plan_need(settled, a->ranks, a->threads, &need);
-    if (status == Z3D_OK && z3d_need_missing(&need, a->room) > 0) {
+    if (status == Z3D_OK) status = z3d_plan_need(settled, a->at, &need);
+    if (status == Z3D_OK && z3d_need_missing(&need, a->at->room) > 0) {
         list_changes(a, settled);
         for (int k = 0; k < a->count; k++) {
             change *c = &a->change[k];
@@ -332,7 +324,7 @@ static z3d_status advise(advisor *a, z3d_string *out) {
         }
         price_changes(a);
         say_shortage(a, &need, out);
-        say_changes(a, z3d_need_missing(&need, a->room), out);
+        say_changes(a, z3d_need_missing(&need, a->at->room), out);
     }
     z3d_config_destroy(settled);
     return status;
@@ -350,10 +342,9 @@ static void join_lines(const char *line, z3d_string *out) {
     }
 }
 
-z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
-                               const z3d_room *room) {
+z3d_status z3d_plan_check_room(const z3d_config *config, const z3d_choice *at) {
     z3d_string text = {0}, line = {0};
-    z3d_status status = z3d_plan_advice(config, ranks, threads, room, NULL, &text);
+    z3d_status status = z3d_plan_advice(config, at, &text);
     if (text.text) join_lines(text.text, &line);
     if (status == Z3D_OK && (text.failed || line.failed))
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
@@ -363,14 +354,10 @@ z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
     return status;
 }
 
-z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
-                           const z3d_hardware *hardware, z3d_string *out) {
+z3d_status z3d_plan_advice(const z3d_config *config, const z3d_choice *at, z3d_string *out) {
     advisor *a;
     Z3D_TRY(z3d_new(1, sizeof *a, "advice", &a));
-    a->ranks = ranks;
-    a->threads = threads;
-    a->room = room;
-    a->hardware = hardware;
+    a->at = at;
     z3d_config_write(config, &a->given);
     z3d_status status =
         a->given.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration's text")

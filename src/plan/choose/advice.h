@@ -16,11 +16,6 @@ typedef struct z3d_need {
     int64_t sent;      /* elements to other data ranks, in a training step */
 } z3d_need;
 
-/* *out: the needs of the rank that needs most, of `ranks` ranks (0: as z3d_plan_place finds them)
- * with `threads` threads each. It is rank 0 or the first rank of another pipeline stage. As
- * z3d_plan_create, but without verification. Resolves `config`. Errors: as z3d_plan_create. */
-z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out);
-
 /* The memory budget of a rank. */
 typedef struct z3d_room {
     int64_t device, host; /* bytes that may be taken */
@@ -30,6 +25,19 @@ typedef struct z3d_room {
     const char *from; /* the limit that makes `host` smaller than the machine's memory, as in
                          z3d_host_memory; NULL: none */
 } z3d_room;
+
+/* What a choice or an advice depends on beside the configuration. */
+typedef struct z3d_choice {
+    int ranks;                    /* of the world; 0: as z3d_plan_place finds them */
+    int threads;                  /* of each rank; for `room` */
+    const z3d_hardware *hardware; /* a described machine; NULL: unknown */
+    const z3d_room *room;         /* the memory budget of each rank in a run; NULL: no run */
+} z3d_choice;
+
+/* *out: the needs of the rank that needs most, of at->ranks ranks with at->threads threads each. It
+ * is rank 0 or the first rank of another pipeline stage. As z3d_plan_create, but without
+ * verification. Resolves `config`. Errors: as z3d_plan_create. */
+z3d_status z3d_plan_need(z3d_config *config, const z3d_choice *at, z3d_need *out);
 
 /* Bytes of device memory; if the spaces share one memory, the bytes of all spaces and outside of
  * the plan. */
@@ -45,14 +53,12 @@ extern const char z3d_tiers_folder[];
  * parallelism, P_a, when parameters are gathered, activation checkpoints in host memory or not,
  * fewer of them, synchronous checkpoints, offload of optimizer or parameters, twice the tensor
  * size, the largest part of the micro-batch) that would make it fit. Each change is planned; if
- * none is enough, the text has the change that helps most. hardware: NULL, or the machine that
- * prices the changes that fit; then the fastest comes first. No text if the configuration fits.
+ * none is enough, the text has the change that helps most. at: the room; the hardware, unless NULL,
+ * prices the changes that fit, and the fastest comes first. No text if the configuration fits.
  * Errors: ERR_MEMORY, and as z3d_plan_create for the configuration itself. */
-z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
-                           const z3d_hardware *hardware, z3d_string *out);
+z3d_status z3d_plan_advice(const z3d_config *config, const z3d_choice *at, z3d_string *out);
 
 /* ERR_MEMORY with the same text in one line if the configuration does not fit. */
-z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
-                               const z3d_room *room);
+z3d_status z3d_plan_check_room(const z3d_config *config, const z3d_choice *at);
 
 #endif

@@ -66,7 +66,8 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
     }
     z3d_status status = price_alone(frame, &made);
     if (status == Z3D_OK)
-        status = z3d_ways_grow((void **)&w->alone_group, w->num_alone, sizeof *w->alone_group);
+        status = z3d_grow(w->num_alone, &w->alone_capacity, sizeof *w->alone_group, "tensor groups",
+                          &w->alone_group);
     if (status == Z3D_OK)
         w->alone_group[w->num_alone++] = made;
     else
@@ -220,11 +221,11 @@ static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_wa
     return w->all ? fmax(z3d_tiers_step(w, way->tiers, states / parts), rest) : rest;
 }
 
-/* The longest of three. (1) Stages of equal work, free communication over data ranks and between
- * stages, and the schedule's bubble with the least shares that its halves can
- * have: a weight half is at most a third of a micro-batch's work, a forward at least a quarter. (2)
- * The copies of the micro-batches, which run beside their work. Both have a tail (least_tail). (3)
- * The data group's links, which work at full speed only while no kernel runs. */
+/* The longest of three times. (1) Stages of equal work, with free communication over data ranks and
+ * between stages, and the schedule's bubble, with the least shares that its halves can have: a
+ * weight half is at most a third of a micro-batch's work, a forward at least a quarter. (2) The
+ * copies of the micro-batches, which run beside their work. Both have a tail (least_tail). (3) The
+ * data group's links, which work at full speed only while no kernel runs. */
 static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double micros,
                             const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
@@ -287,8 +288,8 @@ static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *
 }
 
 /* Before its first backward, stage 0 has run the forward of as many micro-batches as there are
- * stages, through all its chunks. If the chunks go down and up, it has run
- * twice as many less one through its first chunk, and one through its last chunk. */
+ * stages, through all its chunks. If the chunks go down and up, it has run twice as many less one
+ * through its first chunk, and one through its last chunk. */
 static void find_kept(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
                       const z3d_alone *alone, double micros, z3d_fit_work *out) {
     const int stages = frame->layout.pipeline;

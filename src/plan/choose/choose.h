@@ -6,7 +6,6 @@
 
 #include "src/plan/choose/advice.h"
 #include "src/plan/price/bill.h"
-#include "src/plan/price/estimate.h"
 
 /* Decides parallel.ranks_per_node if it is `auto` and collectives depend on it. node: ranks of
  * every node; 0: not known, or not equal. Errors: ERR_CONFIG if hierarchical collectives need a
@@ -15,14 +14,6 @@ z3d_status z3d_choose_nodes(z3d_config *config, int64_t node);
 /* Sets training.device to the device of a described machine if the configuration does not set it;
  * *chosen: it did. ERR_CONFIG if the configuration sets another device. */
 z3d_status z3d_choose_device(z3d_config *config, const z3d_hardware *hardware, bool *chosen);
-
-/* What a choice depends on beside the configuration. */
-typedef struct z3d_choice {
-    int ranks;                    /* of the world; 0: as z3d_plan_place finds them */
-    int threads;                  /* of each rank; for `room` */
-    const z3d_hardware *hardware; /* a described machine; NULL: unknown */
-    const z3d_room *room;         /* the memory budget of each rank in a run; NULL: no run */
-} z3d_choice;
 
 /* Each z3d_choose_... below decides its key if it is `auto`, resolves `config` and appends a phrase
  * to `why` ("on: ..."). Call them in this order: each uses what the ones before it have decided.

@@ -2,15 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/plan/choose/fit.h"
+#include "src/plan/choose/ways.h"
 
 const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
 
 /* ---- the frame ---- */
 
 /* The configuration allows up to 10^6 samples and as many micro-batches; its own pair is one of the
- * divisors. Some schedules need whole rounds of micro-batches, a schedule file its own
- * number. */
+ * divisors. Some schedules need whole rounds of micro-batches, a schedule file its own number. */
 static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
     int64_t round = z3d_schedule_round(z3d_config_pipeline_schedule(w->config), w->layout.pipeline);

@@ -1,5 +1,5 @@
 /* plan --fit and --recommend: the time of a step, and the causes that lengthen it. */
-#include "src/plan/choose/fit.h"
+#include "src/plan/choose/ways.h"
 
 /* The losses' means over the pipeline stages. */
 static void find_losses(const z3d_simulation *simulation, double step_flops, z3d_fit_price *out) {

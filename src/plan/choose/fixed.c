@@ -4,10 +4,6 @@
 
 #include "src/plan/choose/ways.h"
 
-#define TENSOR "parallel.tensor_model_parallel_size"
-#define PIPELINE "parallel.pipeline_model_parallel_size"
-#define CHUNKS "parallel.virtual_pipeline_model_parallel_size"
-
 z3d_status z3d_ways_leave_pipeline(z3d_config *config) {
     config->parallel_pipeline_model_parallel_size = 1;
     config->parallel_virtual_pipeline_model_parallel_size = 1;
@@ -51,8 +47,9 @@ static z3d_status leave_methods(z3d_config *config) {
     return z3d_config_leave(config, "activation_checkpointing.nvme_path training.hardware");
 }
 
-static int if_set(const z3d_config *config, const char *path, int value, int open) {
-    return z3d_config_is_set(config, path) ? value : open;
+/* 0: open. */
+static int if_set(const z3d_config *config, const char *path, int64_t value) {
+    return z3d_config_is_set(config, path) ? (int)value : 0;
 }
 
 /* A list of units and a schedule file suit only one number of stages and chunks. If any key of
@@ -61,9 +58,12 @@ static void find_fixed(z3d_config *c, z3d_fixed *out) {
     int unused;
     bool file = c->parallel_pipeline_schedule == Z3D_PIPELINE_FILE;
     bool list = z3d_config_partition(c, NULL, 0, &unused) == Z3D_PARTITION_LIST;
-    out->tensor = if_set(c, TENSOR, (int)c->parallel_tensor_model_parallel_size, 0);
-    out->pipeline = if_set(c, PIPELINE, (int)c->parallel_pipeline_model_parallel_size, 0);
-    out->chunks = if_set(c, CHUNKS, (int)c->parallel_virtual_pipeline_model_parallel_size, 0);
+    out->tensor =
+        if_set(c, "parallel.tensor_model_parallel_size", c->parallel_tensor_model_parallel_size);
+    out->pipeline = if_set(c, "parallel.pipeline_model_parallel_size",
+                           c->parallel_pipeline_model_parallel_size);
+    out->chunks = if_set(c, "parallel.virtual_pipeline_model_parallel_size",
+                         c->parallel_virtual_pipeline_model_parallel_size);
     out->schedule = c->parallel_pipeline_schedule;
     out->gather = c->zero_optimization_pipeline_gather;
     if (!out->gather && c->zero_optimization_stage3_max_reuse_distance > 0)

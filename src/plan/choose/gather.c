@@ -23,14 +23,12 @@ static z3d_status price(z3d_config *config, const z3d_choice *at, int way, z3d_g
 
 static int faster(const z3d_gather_price *price, z3d_string *why) {
     bool fits = price[1].fits, quicker = price[1].seconds < price[0].seconds;
-    char least[32], more[32];
-    z3d_format_bytes(price[0].arena, least, sizeof least);
-    z3d_format_bytes(price[1].arena, more, sizeof more);
     z3d_string_append(why,
                       "%s (per_step: %.4g s a step, %s on the fullest rank; per_microbatch: %.4g "
                       "s, %s%s)",
-                      fits && quicker ? "per_step" : "per_microbatch", price[1].seconds, more,
-                      price[0].seconds, least,
+                      fits && quicker ? "per_step" : "per_microbatch", price[1].seconds,
+                      z3d_bytes_text(price[1].arena).text, price[0].seconds,
+                      z3d_bytes_text(price[0].arena).text,
                       price[1].fits   ? ""
                       : price[0].fits ? "; only per_microbatch fits"
                                       : "; neither fits");
@@ -44,17 +42,15 @@ static int roomier(const z3d_need *need, const z3d_room *room, z3d_string *why) 
     z3d_room most = {
         .device = room->device / 10 * 9, .host = room->host / 10 * 9, .shared = room->shared};
     bool fits = z3d_need_missing(&need[1], &most) == 0;
-    char bytes[3][32], sent[2][32];
-    for (int way = 0; way < 2; way++) {
-        z3d_format_bytes(z3d_need_total(&need[way], room), bytes[way], sizeof bytes[way]);
-        z3d_format_count((double)need[way].sent, sent[way], sizeof sent[way]);
-    }
-    z3d_format_bytes(room->device, bytes[2], sizeof bytes[2]);
     z3d_string_append(why,
                       "%s (per_step: %s a rank, sends %s elements a step to data ranks; "
                       "per_microbatch: %s, %s; a rank has %s%s)",
-                      fits ? "per_step" : "per_microbatch", bytes[1], sent[1], bytes[0], sent[0],
-                      bytes[2], fits ? "" : ", of which a tenth stays free");
+                      fits ? "per_step" : "per_microbatch",
+                      z3d_bytes_text(z3d_need_total(&need[1], room)).text,
+                      z3d_count_text((double)need[1].sent).text,
+                      z3d_bytes_text(z3d_need_total(&need[0], room)).text,
+                      z3d_count_text((double)need[0].sent).text, z3d_bytes_text(room->device).text,
+                      fits ? "" : ", of which a tenth stays free");
     return fits;
 }
 
@@ -62,7 +58,7 @@ static z3d_status weigh(z3d_config *config, const z3d_choice *at, int *way, z3d_
     z3d_need need[2];
     for (int k = 0; k < 2; k++) {
         config->zero_optimization_pipeline_gather = ways[k];
-        Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need[k]));
+        Z3D_TRY(z3d_plan_need(config, at, &need[k]));
     }
     *way = roomier(need, at->room, why);
     return Z3D_OK;

@@ -1,5 +1,5 @@
 /* plan --fit and --recommend: the candidates that do not fit. */
-#include "src/plan/choose/recommend_text.h"
+#include "src/plan/choose/ways.h"
 
 void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row) {
     z3d_fit_row *nearest = row->memory.free < 0 ? &misses->nearest : &misses->nearest_elsewhere;
@@ -24,22 +24,20 @@ static void say_way(const z3d_fit_row *row, z3d_string *out) {
 }
 
 static void say_device(const z3d_fit_row *row, z3d_string *out) {
-    char need[32], missing[32];
     const z3d_memory_need *m = &row->memory;
     say_way(row, out);
     z3d_string_append(out, " needs %s, which is %s too much (its largest part is %s)",
-                      z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
-                      z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
+                      z3d_bytes_text((int64_t)(m->capacity - m->free)).text,
+                      z3d_bytes_text((int64_t)-m->free).text,
                       z3d_category_name(z3d_fit_largest(&row->ledger)));
 }
 
 static void say_elsewhere(const z3d_fit_row *row, z3d_string *out) {
-    char missing[32];
     const z3d_memory_need *m = &row->memory;
     say_way(row, out);
     z3d_string_append(out, " fits the device, but a rank's share of %s is %s too small",
                       z3d_memory_host_free(m) < 0 ? "host memory" : "the disks",
-                      z3d_format_bytes((int64_t)-z3d_memory_room(m), missing, sizeof missing));
+                      z3d_bytes_text((int64_t)-z3d_memory_room(m)).text);
 }
 
 void z3d_misses_say(const z3d_misses *misses, z3d_string *out) {

@@ -89,7 +89,6 @@ static bool is_final(z3d_status status) {
 }
 
 static z3d_status refuse(const order *o, z3d_status last) {
-    char time[32];
     if (o->searches == 0 && last != Z3D_OK) return last;
     if (o->searches == 0)
         return Z3D_ERROR(
@@ -101,7 +100,7 @@ static z3d_status refuse(const order *o, z3d_status last) {
         Z3D_ERR_CONFIG,
         "no number of nodes that was tried trains on the tokens in %g days; the fastest takes %s: "
         "allow more days, or write a larger train_batch_size, which more ranks can share",
-        o->goal->days, z3d_format_seconds(o->goal->tokens / o->best, time, sizeof time));
+        o->goal->days, z3d_seconds_text(o->goal->tokens / o->best).text);
 }
 
 /* The rate of each node mostly falls with more nodes, or grows a little if smaller shards free

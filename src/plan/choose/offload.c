@@ -5,27 +5,26 @@
 static const double hidden_share = 0.01;
 
 static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *why) {
-    char host[32], missing[32];
+    const z3d_number_text host = z3d_bytes_text(on->fullest.host_arena);
     const z3d_memory_need *without = &off->fullest, *with = &on->fullest;
     double slower = on->time.seconds / off->time.seconds - 1;
-    z3d_format_bytes(with->host_arena, host, sizeof host);
     if (with->fits && !without->fits) {
         z3d_string_append(why,
                           "on: without it a rank needs %s more than the device has; %s of "
                           "checkpoints go to host memory, and the step time changes by %+.1f %%",
-                          z3d_format_bytes((int64_t)-without->free, missing, sizeof missing), host,
-                          100 * slower);
+                          z3d_bytes_text((int64_t)-without->free).text, host.text, 100 * slower);
         return true;
     }
     if (without->fits && !with->fits) {
-        z3d_string_append(why, "off: %s of checkpoints do not fit into a rank's host memory", host);
+        z3d_string_append(why, "off: %s of checkpoints do not fit into a rank's host memory",
+                          host.text);
         return false;
     }
     bool hides = slower <= hidden_share;
     z3d_string_append(why,
                       "%s: copying %s of checkpoints to the host and back %s %.3g s of compute a "
                       "step (step time %+.2f %%; up to %g %% counts as hidden)%s",
-                      hides ? "on" : "off", host, hides ? "is hidden by" : "is not hidden by",
+                      hides ? "on" : "off", host.text, hides ? "is hidden by" : "is not hidden by",
                       on->time.compute, 100 * slower, 100 * hidden_share,
                       with->fits ? "" : "; the run does not fit with or without it");
     return hides;

@@ -67,22 +67,20 @@ static z3d_status weigh(z3d_config *config, const z3d_choice *at, int *part, z3d
     const z3d_room *room = at->room;
     const z3d_room most = {
         .device = room->device / 10 * 9, .host = room->host / 10 * 9, .shared = room->shared};
-    char bytes[2][32];
-    int64_t before = 0;
+    int64_t before = 0, total;
     for (*part = 0;; ++*part) {
         z3d_need need;
         config->zero_optimization_offload_optimizer_ratio = ratio_of(*part);
-        Z3D_TRY(z3d_plan_need(config, at->ranks, at->threads, &need));
-        z3d_format_bytes(z3d_need_total(&need, room), bytes[0], sizeof bytes[0]);
+        Z3D_TRY(z3d_plan_need(config, at, &need));
+        total = z3d_need_total(&need, room);
         if (*part == PARTS || z3d_need_missing(&need, &most) == 0) break;
-        before = z3d_need_total(&need, room);
+        before = total;
     }
-    z3d_string_append(why, "%g: a rank needs %s", ratio_of(*part), bytes[0]);
+    z3d_string_append(why, "%g: a rank needs %s", ratio_of(*part), z3d_bytes_text(total).text);
     if (*part > 0)
-        z3d_string_append(why, ", with %g %s", ratio_of(*part - 1),
-                          z3d_format_bytes(before, bytes[0], sizeof bytes[0]));
+        z3d_string_append(why, ", with %g %s", ratio_of(*part - 1), z3d_bytes_text(before).text);
     z3d_string_append(why, "; it has %s, of which a tenth stays free",
-                      z3d_format_bytes(room->device, bytes[1], sizeof bytes[1]));
+                      z3d_bytes_text(room->device).text);
     return Z3D_OK;
 }
 

@@ -15,6 +15,7 @@
  * lower bound of the arena, which the planner reaches within a percent. Memory is really planned
  * for the best, and for candidates that leave less than three percent free. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/plan/choose/ways.h"
@@ -262,7 +263,6 @@ static z3d_status measure_misses(search *s) {
 /* Refuses with the candidates that lack least: among the planned ones, else the one with the least
  * bound. */
 static z3d_status refuse(search *s) {
-    char capacity[32];
     z3d_string why = {0};
     const z3d_way *least = s->ways.way;
     for (int i = 1; i < s->ways.count; i++)
@@ -276,9 +276,9 @@ static z3d_status refuse(search *s) {
     z3d_misses_say(&s->out->misses, &why);
     say_remedies(s, &why);
     double bytes = s->ways.hardware->memory_gib * 1073741824.0;
-    z3d_status status = Z3D_ERROR(
-        Z3D_ERR_MEMORY, "no candidate fits %d ranks with %s each%s", s->out->ranks,
-        z3d_format_bytes((int64_t)bytes, capacity, sizeof capacity), why.failed ? "" : why.text);
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_MEMORY, "no candidate fits %d ranks with %s each%s", s->out->ranks,
+                  z3d_bytes_text((int64_t)bytes).text, why.failed ? "" : why.text);
     z3d_string_free(&why);
     return status;
 }

@@ -1,5 +1,5 @@
 /* The results of plan --fit and --recommend: the tables of --verbose. */
-#include "src/plan/choose/recommend_text.h"
+#include "src/plan/choose/ways.h"
 
 static const char *const losses[Z3D_LOSS_COUNT] = {"pipeline bubble",
                                                    "tensor communication",

@@ -1,10 +1,5 @@
 /* The results of plan --fit and --recommend, as JSON. */
-#include "src/plan/choose/recommend_text.h"
-
-static void number(z3d_string *out, const char *name, double value) {
-    z3d_string_append(out, ", \"%s\": ", name);
-    z3d_string_append_number(out, value);
-}
+#include "src/plan/choose/ways.h"
 
 static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
     static const char *const name[Z3D_LOSS_COUNT] = {
@@ -28,29 +23,27 @@ static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_st
         z3d_string_append(out, "%s\"%s\": %lld", category ? ", " : "",
                           z3d_category_name((z3d_category)category),
                           (long long)row->ledger.peak[category]);
-    number(out, "arena", (double)row->memory.arena);
-    number(out, "host_arena", (double)row->memory.host_arena);
-    number(out, "disk_arena", (double)row->memory.disk_arena);
-    number(out, "checkpoint_copy", (double)row->memory.snapshot);
+    z3d_string_append_member(out, "arena", (double)row->memory.arena);
+    z3d_string_append_member(out, "host_arena", (double)row->memory.host_arena);
+    z3d_string_append_member(out, "disk_arena", (double)row->memory.disk_arena);
+    z3d_string_append_member(out, "checkpoint_copy", (double)row->memory.snapshot);
     z3d_string_append(out, "}");
-    number(out, "used", z3d_row_used(row));
-    number(out, "free", row->memory.free);
-    number(out, "seconds", row->seconds);
-    number(out, "mfu", z3d_row_mfu(r, row));
-    number(out, "tokens_per_second", r->tokens / row->seconds);
-    number(out, "mechanisms", z3d_row_mechanisms(row));
+    z3d_string_append_member(out, "used", z3d_row_used(row));
+    z3d_string_append_member(out, "free", row->memory.free);
+    z3d_string_append_member(out, "seconds", row->seconds);
+    z3d_string_append_member(out, "mfu", z3d_row_mfu(r, row));
+    z3d_string_append_member(out, "tokens_per_second", r->tokens / row->seconds);
+    z3d_string_append_member(out, "mechanisms", z3d_row_mechanisms(row));
     if (r->goal.tokens > 0) {
         const z3d_bill bill = z3d_row_bill(r, row);
         z3d_bill_json(&bill, out);
     }
-    number(out, "bytes_sent", row->bytes_sent);
-    number(out, "extra_bytes_sent", row->bytes_sent - z3d_least_sent(r));
-    number(out, "recompute", row->recompute);
+    z3d_string_append_member(out, "bytes_sent", row->bytes_sent);
+    z3d_string_append_member(out, "extra_bytes_sent", row->bytes_sent - z3d_least_sent(r));
+    z3d_string_append_member(out, "recompute", row->recompute);
     z3d_string_append(out, ", \"lost_shares\": {");
-    for (int k = 0; k < Z3D_LOSS_COUNT; k++) {
-        z3d_string_append(out, "%s\"%s\": ", k ? ", " : "", name[k]);
-        z3d_string_append_number(out, row->loss[k] / row->seconds);
-    }
+    for (int k = 0; k < Z3D_LOSS_COUNT; k++)
+        z3d_string_append_member(out, name[k], row->loss[k] / row->seconds);
     z3d_string_append(out, "}}");
 }
 
@@ -66,10 +59,10 @@ static void estimates_json(const z3d_hardware *hardware, z3d_string *out) {
 }
 
 void z3d_recommend_json(const z3d_recommendation *r, z3d_string *out) {
-    z3d_string_append(out, "{\"hardware\": ");
-    z3d_string_append_json(out, r->hardware.name);
-    z3d_string_append(out, ", \"software\": ");
-    z3d_string_append_json(out, r->hardware.software[0] ? r->hardware.software : NULL);
+    z3d_string_append(out, "{");
+    z3d_string_append_member_text(out, "hardware", r->hardware.name);
+    z3d_string_append_member_text(out, "software",
+                                  r->hardware.software[0] ? r->hardware.software : NULL);
     z3d_string_append(
         out,
         ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"candidates\": %d, "
@@ -77,7 +70,7 @@ void z3d_recommend_json(const z3d_recommendation *r, z3d_string *out) {
         r->ranks, (long long)r->samples, r->layouts, r->ways,
         r->misses.device + r->misses.elsewhere, r->priced);
     estimates_json(&r->hardware, out);
-    z3d_string_append(out, ", \"best\": ");
+    z3d_string_append_key(out, "best");
     row_json(r, &r->row[0], out);
     z3d_string_append(out, ", \"rows\": [");
     for (int i = 0; i < r->count; i++) {

@@ -1,8 +1,9 @@
 /* The results of plan --fit and --recommend: the answer's keys, and a table of the other
  * candidates. */
-#include "src/plan/choose/recommend_text.h"
+#include "src/plan/choose/ways.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "parallel/schedule/schedule.h"
@@ -112,14 +113,12 @@ static bool is_estimated(const z3d_recommendation *r) {
 
 static void print_answer(const z3d_recommendation *r, z3d_string *out) {
     const z3d_fit_row *row = &r->row[0];
-    char rate[32];
     z3d_string_append(out,
                       "\n%s%.4g s a step of %lld samples, %s tokens/s, MFU %.1f %%; %.4g of %.4g "
                       "GiB a device%s\n",
                       is_estimated(r) ? "~" : "", row->seconds, (long long)r->samples,
-                      z3d_format_count(r->tokens / row->seconds, rate, sizeof rate),
-                      100 * z3d_row_mfu(r, row), z3d_row_used(row) * GIB,
-                      row->memory.capacity * GIB,
+                      z3d_count_text(r->tokens / row->seconds).text, 100 * z3d_row_mfu(r, row),
+                      z3d_row_used(row) * GIB, row->memory.capacity * GIB,
                       z3d_row_is_tight(row) ? " (tight: less than a tenth is free)" : "");
     if (r->goal.tokens > 0) {
         const z3d_bill bill = z3d_row_bill(r, row);
@@ -170,13 +169,10 @@ static z3d_row_text stage_of(const z3d_fit_row *row) {
     return out;
 }
 
-static const char *sequence_of(const z3d_fit_layout *layout) {
-    return layout->tensor == 1 ? "-" : layout->sequence_parallel ? "yes" : "no";
-}
-
 static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     const z3d_fit_row *row = &r->row[index];
     const z3d_fit_layout *l = &row->layout;
+    const char *sequence = l->tensor == 1 ? "-" : l->sequence_parallel ? "yes" : "no";
     char batch[48], stages[32], replay[32];
     snprintf(batch, sizeof batch, "%lld x %lld", (long long)row->micro_batch,
              (long long)row->accumulation);
@@ -184,7 +180,7 @@ static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     snprintf(replay, sizeof replay, "%s%s%s", z3d_fit_granularities[row->granularity],
              row->partition ? " P_a" : "", row->offload ? " cpu" : "");
     z3d_string_append(out, "%2d %3d %3s %-7s %4d %-11s %-6s %-10s %9s %-12s %5.3g %7.4g %5.1f %%\n",
-                      index + 1, l->tensor, sequence_of(l), stages, l->data, z3d_row_schedule(l),
+                      index + 1, l->tensor, sequence, stages, l->data, z3d_row_schedule(l),
                       stage_of(row).text, z3d_row_tiers(row).text, batch, replay,
                       row->memory.free * GIB, row->seconds, 100 * z3d_row_mfu(r, row));
 }

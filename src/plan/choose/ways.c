@@ -3,15 +3,6 @@
 
 #include <stdlib.h>
 
-z3d_status z3d_ways_grow(void **array, int count, size_t size) {
-    if (count & (count - 1)) return Z3D_OK;
-    void *bigger = realloc(*array, (count ? 2 * (size_t)count : 1) * size);
-    if (!bigger) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for %d ways", count);
-    *array = bigger;
-    return Z3D_OK;
-}
-
-/* Whether the configuration or the model refuses the candidate. */
 static bool is_refused(z3d_status status) {
     return status == Z3D_ERR_CONFIG || status == Z3D_ERR_TOPOLOGY;
 }
@@ -41,7 +32,7 @@ static z3d_status open_frame(const z3d_ways *w, z3d_config *config, const z3d_fi
 
 static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
     z3d_config *config = layout.pipeline > 1 ? w->config : w->flat;
-    Z3D_TRY(z3d_ways_grow((void **)&w->frame, w->frames, sizeof *w->frame));
+    Z3D_TRY(z3d_grow(w->frames, &w->frame_capacity, sizeof *w->frame, "layouts", &w->frame));
     z3d_fit_frame *frame = &w->frame[w->frames];
     z3d_status status = open_frame(w, config, &layout, w->batch, frame);
     if (status == Z3D_OK) {
@@ -158,7 +149,7 @@ static z3d_status add_way(z3d_ways *w, z3d_way way, bool *any) {
     way.micro_batch = alone->micro_batch;
     z3d_way_bound(w, &way);
     *any = *any || z3d_way_may_fit(w, &way);
-    Z3D_TRY(z3d_ways_grow((void **)&w->way, w->count, sizeof *w->way));
+    Z3D_TRY(z3d_grow(w->count, &w->way_capacity, sizeof *w->way, "candidates", &w->way));
     w->way[w->count++] = way;
     return Z3D_OK;
 }
@@ -234,7 +225,7 @@ static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
                 break;
             }
             Z3D_TRY(status);
-            Z3D_TRY(z3d_ways_grow((void **)&w->work, w->works, sizeof *w->work));
+            Z3D_TRY(z3d_grow(w->works, &w->work_capacity, sizeof *w->work, "candidates", &w->work));
             w->work[w->works] = (z3d_fit_work){.frame = frame, .alone = alone};
             Z3D_TRY(add_methods(w, w->works++, &any));
         }

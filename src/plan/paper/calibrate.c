@@ -56,7 +56,7 @@ typedef struct search {
 static z3d_hardware at_point(const search *s, const double *x) {
     z3d_hardware hardware = s->machine;
     for (int c = 0; c < CONSTANTS; c++) {
-        double share = !is_fitted(c) ? 0 : *x < 0 ? 0 : *x > 1 ? 1 : *x;
+        const double share = is_fitted(c) ? fmin(1, fmax(0, *x)) : 0;
         *z3d_hardware_number(&hardware, constants[c].path) =
             constants[c].low + share * (constants[c].high - constants[c].low);
         x += is_fitted(c);
@@ -101,8 +101,7 @@ static double objective(void *context, const double *x) {
         sum += error_of(s, &s->run[r], &hardware, &count);
         outside += misfit(&s->run[r], &hardware);
     }
-    for (int c = 0; c < z3d_paper_constants(); c++)
-        outside += x[c] < 0 ? -x[c] : x[c] > 1 ? x[c] - 1 : 0;
+    for (int c = 0; c < z3d_paper_constants(); c++) outside += fmax(0, -x[c]) + fmax(0, x[c] - 1);
     return (count > 0 ? sqrt(sum / count) : 0) + outside;
 }
 
@@ -132,9 +131,8 @@ z3d_status z3d_paper_calibrate(z3d_hardware *hardware, int rounds, double *befor
     for (int c = 0; c < CONSTANTS; c++) {
         if (!is_fitted(c)) continue;
         double value = *z3d_hardware_number(hardware, constants[c].path);
-        *at = (value - constants[c].low) / (constants[c].high - constants[c].low);
-        *at = *at < 0 ? 0 : *at > 1 ? 1 : *at;
-        at++;
+        const double share = (value - constants[c].low) / (constants[c].high - constants[c].low);
+        *at++ = fmin(1, fmax(0, share));
     }
     s.status = prepare(&s);
     if (s.status == Z3D_OK) {
@@ -171,11 +169,12 @@ static void write_section(const z3d_hardware *hardware, const char *section, z3d
 void z3d_paper_write_calibration(const z3d_hardware *hardware, z3d_string *out) {
     z3d_string_append(
         out,
-        "%sreproduce --calibrate`: what the runs of the ZeRO paper (arXiv\n# 1910.02054) reached. "
-        "%d "
-        "numbers are fitted, on the points that src/plan/paper/rows.c marks as fitted; every\n# "
-        "other "
-        "published point is validation.\nsoftware:\n  name: DeepSpeed and Megatron-LM of 2019\n"
+        "%sreproduce --calibrate`: what the runs of the ZeRO paper (arXiv\n"
+        "# 1910.02054) reached. %d numbers are fitted, on the points that src/plan/paper/rows.c "
+        "marks as fitted; every\n"
+        "# other published point is validation.\n"
+        "software:\n"
+        "  name: DeepSpeed and Megatron-LM of 2019\n"
         "  # checkpoints are copied to the host before the next layer runs: assumption\n"
         "  copy_overlap: 0\n",
         z3d_output_software.begins, z3d_paper_constants());
@@ -186,13 +185,13 @@ void z3d_paper_write_calibration(const z3d_hardware *hardware, z3d_string *out) 
     write_section(hardware, "node", out);
     z3d_string_append(out, "compared:\n  device: ");
     z3d_string_append_json(out, hardware->device);
-    z3d_string_append(out, "\n");
-    z3d_string_append(out, "  nodes_runs: %g\n  nodes_low: %.2f\n  nodes_high: %.2f\n",
-                      hardware->nodes_runs, hardware->nodes_low, hardware->nodes_high);
-    z3d_string_append(out, "  nodes_ranks_least: %g\n  nodes_ranks_most: %g\n",
-                      hardware->nodes_ranks_least, hardware->nodes_ranks_most);
-    z3d_string_append(out, "  nodes_billions_least: %g\n  nodes_billions_most: %g\n",
-                      hardware->nodes_billions_least, hardware->nodes_billions_most);
-    z3d_string_append(out, "  stage: %g\n  offload: %g\n", hardware->compared_stage,
-                      hardware->compared_offload);
+    z3d_string_append(out,
+                      "\n  nodes_runs: %g\n  nodes_low: %.2f\n  nodes_high: %.2f\n"
+                      "  nodes_ranks_least: %g\n  nodes_ranks_most: %g\n"
+                      "  nodes_billions_least: %g\n  nodes_billions_most: %g\n"
+                      "  stage: %g\n  offload: %g\n",
+                      hardware->nodes_runs, hardware->nodes_low, hardware->nodes_high,
+                      hardware->nodes_ranks_least, hardware->nodes_ranks_most,
+                      hardware->nodes_billions_least, hardware->nodes_billions_most,
+                      hardware->compared_stage, hardware->compared_offload);
 }

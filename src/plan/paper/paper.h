@@ -44,13 +44,46 @@ z3d_status z3d_paper_case(const z3d_paper_row *row, int layers, z3d_case **out);
 z3d_status z3d_paper_estimate(const z3d_paper_row *row, const z3d_case *of,
                               const z3d_hardware *hardware, z3d_estimate *out);
 
+/* The predicted numbers of a published run (quantities.c). Their names are columns in
+ * configs/published. */
+#define Z3D_QUANTITIES(X)                                                                          \
+    X(tflops_per_gpu)                                                                              \
+    X(model_tflops_per_gpu)                                                                        \
+    X(parameter_tflops_per_gpu)                                                                    \
+    X(seconds)                                                                                     \
+    X(samples_per_gpu_s)                                                                           \
+    X(tokens_per_gpu_s)                                                                            \
+    X(bubble)                                                                                      \
+    X(block_forward_ms)                                                                            \
+    X(block_backward_ms)                                                                           \
+    X(states_gib)                                                                                  \
+    X(activations_gib)                                                                             \
+    X(memory_gib)                                                                                  \
+    X(fits)
+enum {
+#define X(name) Z3D_Q_##name,
+    Z3D_QUANTITIES(X)
+#undef X
+        Z3D_Q_COUNT
+};
+extern const char *const z3d_quantities[Z3D_Q_COUNT];
+
+/* own: memory without the bytes that only the published software keeps; else NAN. */
+typedef struct z3d_predicted {
+    double value[Z3D_Q_COUNT], own[Z3D_Q_COUNT];
+} z3d_predicted;
+
+/* kept_per_bsh: bytes that only the published software keeps of a block for its backward, per token
+ * of the micro-batch and element of hidden_size. Errors: as z3d_estimate_make. */
+z3d_status z3d_quantities_find(const z3d_case *of, const z3d_hardware *hardware, int hidden_size,
+                               double kept_per_bsh, z3d_predicted *out);
+
 /* One published number and ours. */
 typedef struct z3d_point {
     const char *paper, *title; /* of configs/published; NULL: the ZeRO paper */
-    const char *figure, *system;
-    char size[16];
+    const char *figure, *system, *size;
     int gpus;
-    const char *quantity; /* tflops_per_gpu, gb, fits, max_params; or one of quantities.h */
+    const char *quantity; /* tflops_per_gpu, gb, fits, max_params; or one of z3d_quantities */
     double published;     /* NAN: left out */
     double ours;          /* fits: 0 or 1 */
     double other;         /* speed: in the 72 convention; table 2: the exact formula; else NAN */
@@ -58,10 +91,10 @@ typedef struct z3d_point {
 } z3d_point;
 
 typedef struct z3d_points {
-    int count, capacity;
+    int count, texts;
     z3d_point *point;
-    int texts, texts_capacity; /* the texts that points refer to */
-    char **text;
+    char **text; /* the texts that points refer to */
+    int64_t capacity, texts_capacity;
 } z3d_points;
 
 void z3d_points_free(z3d_points *points);

@@ -6,25 +6,14 @@
 #include "src/plan/paper/paper.h"
 
 z3d_status z3d_points_add(z3d_points *points, const z3d_point *point) {
-    if (points->count == points->capacity) {
-        int capacity = points->capacity ? 2 * points->capacity : 64;
-        z3d_point *bigger = realloc(points->point, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return Z3D_ERROR(Z3D_ERR_MEMORY, "%d points", capacity);
-        points->point = bigger;
-        points->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(points->count, &points->capacity, sizeof *point, "points", &points->point));
     points->point[points->count++] = *point;
     return Z3D_OK;
 }
 
 z3d_status z3d_points_keep(z3d_points *points, const char *text, const char **out) {
-    if (points->texts == points->texts_capacity) {
-        int capacity = points->texts_capacity ? 2 * points->texts_capacity : 64;
-        char **bigger = realloc(points->text, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return Z3D_ERROR(Z3D_ERR_MEMORY, "%d texts of points", capacity);
-        points->text = bigger;
-        points->texts_capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(points->texts, &points->texts_capacity, sizeof *points->text,
+                     "texts of points", &points->text));
     char *copy = strdup(text);
     if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "a text of a point");
     points->text[points->texts++] = copy;

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/plan/calibrate/row.h"
+#include "src/plan/calibrate/calibrate.h"
 #include "src/plan/choose/choose.h"
 #include "src/plan/paper/paper.h"
-#include "src/plan/paper/quantities.h"
 
 /* Columns for a run's name and place. Other columns are published numbers, numbers of the machine's
  * or the software's description, or keys of the configuration. */
@@ -22,7 +21,6 @@ static int find_name(const char *name, const char *const *names, int count) {
     return -1;
 }
 
-/* A run, from its row. */
 typedef struct run {
     const char *configs, *paper, *title;
     z3d_csv csv;
@@ -32,6 +30,12 @@ typedef struct run {
     int ranks, rank;
     double kept;
 } run;
+
+static z3d_status find_file(const char *configs, const char *folder, const char *name,
+                            const char *ending, z3d_string *path) {
+    z3d_string_append(path, "%s/%s/%s.%s", configs, folder, name, ending);
+    return path->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name") : Z3D_OK;
+}
 
 /* ---- rows ---- */
 
@@ -46,13 +50,6 @@ static z3d_status read_number(const z3d_csv *csv, int column, double *out) {
     return z3d_csv_refuse(csv, what, csv->field[column]);
 }
 
-/* Adds file and line to an error without them. */
-static z3d_status at_line(const run *r, z3d_status status) {
-    if (status == Z3D_OK) return status;
-    return z3d_error_context(status, "%.200s, line %d", r->csv.path, r->csv.line);
-}
-
-/* Reads a column with a number: ranks, rank or kept_per_bsh. */
 static z3d_status read_fact(run *r, int column, int which) {
     const z3d_csv *csv = &r->csv;
     double number = 0;
@@ -80,13 +77,12 @@ static z3d_status read_facts(run *r) {
         int which = find_name(csv->column[i], facts, FACTS);
         if (which >= 0) Z3D_TRY(read_fact(r, i, which));
     }
-    z3d_string_append(&path, "%s/hardware/%s.yaml", r->configs, fact(r, HARDWARE));
-    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name");
+    Z3D_TRY(find_file(r->configs, "hardware", fact(r, HARDWARE), "yaml", &path));
     const char *software = fact(r, SOFTWARE);
     z3d_status status =
         z3d_hardware_read_with(path.text, software[0] ? software : NULL, &r->hardware);
     z3d_string_free(&path);
-    return at_line(r, status);
+    return z3d_row_context(&r->csv, status);
 }
 
 static z3d_status check_header(const z3d_csv *csv) {
@@ -126,7 +122,7 @@ static z3d_status add_points(const run *r, const z3d_predicted *predicted, z3d_p
     Z3D_TRY(z3d_points_keep(out, r->title, &point.title));
     Z3D_TRY(z3d_points_keep(out, fact(r, TABLE), &point.figure));
     Z3D_TRY(z3d_points_keep(out, fact(r, SYSTEM), &point.system));
-    snprintf(point.size, sizeof point.size, "%s", fact(r, SIZE));
+    Z3D_TRY(z3d_points_keep(out, fact(r, SIZE), &point.size));
     for (int i = 0; i < csv->columns; i++) {
         int which = find_name(csv->column[i], z3d_quantities, Z3D_Q_COUNT);
         if (which < 0 || csv->field[i][0] == '\0') continue;
@@ -146,9 +142,8 @@ static z3d_status add_points(const run *r, const z3d_predicted *predicted, z3d_p
 
 static z3d_status read_base(const run *r) {
     z3d_string path = {0};
-    z3d_string_append(&path, "%s/published/%s.yaml", r->configs, r->paper);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name")
-                                    : z3d_config_read_file(r->config, path.text);
+    z3d_status status = find_file(r->configs, "published", r->paper, "yaml", &path);
+    if (status == Z3D_OK) status = z3d_config_read_file(r->config, path.text);
     z3d_string_free(&path);
     return status;
 }
@@ -163,9 +158,10 @@ static z3d_status run_row(run *r, z3d_points *out) {
     if (status == Z3D_OK)
         status = z3d_case_create(r->config, r->ranks, r->rank,
                                  z3d_case_node(r->config, &r->hardware), &of);
-    Z3D_TRY(at_line(r, status));
-    status = at_line(r, z3d_quantities_find(of, &r->hardware, (int)r->config->model_hidden_size,
-                                            r->kept, &predicted));
+    Z3D_TRY(z3d_row_context(&r->csv, status));
+    status = z3d_row_context(&r->csv, z3d_quantities_find(of, &r->hardware,
+                                                          (int)r->config->model_hidden_size,
+                                                          r->kept, &predicted));
     z3d_case_destroy(of);
     return status == Z3D_OK ? add_points(r, &predicted, out) : status;
 }
@@ -185,9 +181,8 @@ static z3d_status run_rows(run *r, z3d_points *out) {
 
 static z3d_status run_paper(run *r, z3d_points *out) {
     z3d_string path = {0};
-    z3d_string_append(&path, "%s/published/%s.csv", r->configs, r->paper);
-    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name")
-                                    : z3d_csv_open(path.text, &r->csv);
+    z3d_status status = find_file(r->configs, "published", r->paper, "csv", &path);
+    if (status == Z3D_OK) status = z3d_csv_open(path.text, &r->csv);
     if (status == Z3D_OK) {
         status = z3d_row_name_keys(&r->csv);
         if (status == Z3D_OK) status = check_header(&r->csv);
@@ -199,8 +194,7 @@ static z3d_status run_paper(run *r, z3d_points *out) {
 }
 
 static z3d_status open_list(const char *configs, z3d_string *path, z3d_csv *out) {
-    z3d_string_append(path, "%s/published/papers.csv", configs);
-    if (path->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a name");
+    Z3D_TRY(find_file(configs, "published", "papers", "csv", path));
     Z3D_TRY(z3d_csv_open(path->text, out));
     if (z3d_csv_field(out, "name") && z3d_csv_field(out, "title")) return Z3D_OK;
     z3d_status status = z3d_csv_refuse(out, "expected the columns name and title", NULL);

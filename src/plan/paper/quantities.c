@@ -1,5 +1,5 @@
 /* Predicts the numbers of a published run. */
-#include "src/plan/paper/quantities.h"
+#include "src/plan/paper/paper.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,15 +9,15 @@
 
 static z3d_status add(const z3d_paper_row *row, const char *quantity, double published, double ours,
                       double other, bool fitted, z3d_points *out) {
-    z3d_point point = {.figure = row->figure,
-                       .system = row->system,
-                       .gpus = row->gpus,
-                       .quantity = quantity,
-                       .published = published,
-                       .ours = ours,
-                       .other = other,
-                       .fitted = fitted};
-    snprintf(point.size, sizeof point.size, "%s", row->size);
+    const z3d_point point = {.figure = row->figure,
+                             .system = row->system,
+                             .size = row->size,
+                             .gpus = row->gpus,
+                             .quantity = quantity,
+                             .published = published,
+                             .ours = ours,
+                             .other = other,
+                             .fitted = fitted};
     return z3d_points_add(out, &point);
 }
 
@@ -132,7 +132,6 @@ static z3d_status print_zero_errors(const z3d_points *points, z3d_string *out) {
     return Z3D_OK;
 }
 
-/* Prints a line for each table of the other papers. */
 static z3d_status print_paper_errors(const z3d_points *points, z3d_string *out) {
     for (int i = 0; i < points->count; i++) {
         const z3d_point *p = &points->point[i];
@@ -172,30 +171,26 @@ z3d_status z3d_points_print(const z3d_points *points, z3d_string *out) {
 
 /* ---- JSON ---- */
 
-static void append_value(const char *quantity, double value, z3d_string *out) {
-    if (strcmp(quantity, "fits") == 0)
-        z3d_string_append(out, "%s", value != 0 ? "true" : "false");
+static void append_value(const z3d_point *point, const char *name, double value, z3d_string *out) {
+    if (strcmp(point->quantity, "fits") == 0)
+        z3d_string_append(out, ", \"%s\": %s", name, value != 0 ? "true" : "false");
     else
-        z3d_string_append_number(out, value);
+        z3d_string_append_member(out, name, value);
 }
 
 void z3d_points_json(const z3d_points *points, z3d_string *out) {
     z3d_string_append(out, "[");
     for (int i = 0; i < points->count; i++) {
         const z3d_point *p = &points->point[i];
-        z3d_string_append(out, "%s\n{\"figure\": ", i ? "," : "");
-        z3d_string_append_json(out, p->figure);
-        z3d_string_append(out, ", \"system\": ");
-        z3d_string_append_json(out, p->system);
-        z3d_string_append(out, ", \"size\": ");
-        z3d_string_append_json(out, p->size);
-        z3d_string_append(out, ", \"gpus\": %d, \"quantity\": \"%s\", \"published\": ", p->gpus,
-                          p->quantity);
-        append_value(p->quantity, p->published, out);
-        z3d_string_append(out, ", \"ours\": ");
-        append_value(p->quantity, p->ours, out);
-        z3d_string_append(out, ", \"paper\": ");
-        z3d_string_append_json(out, p->paper ? p->paper : "zero");
+        z3d_string_append(out, "%s\n{", i ? "," : "");
+        z3d_string_append_member_text(out, "figure", p->figure);
+        z3d_string_append_member_text(out, "system", p->system);
+        z3d_string_append_member_text(out, "size", p->size);
+        z3d_string_append_member(out, "gpus", p->gpus);
+        z3d_string_append_member_text(out, "quantity", p->quantity);
+        append_value(p, "published", p->published, out);
+        append_value(p, "ours", p->ours, out);
+        z3d_string_append_member_text(out, "paper", p->paper ? p->paper : "zero");
         z3d_string_append(out, "}");
     }
     z3d_string_append(out, "\n]\n");

@@ -94,12 +94,12 @@ static z3d_status table1_size(int s, z3d_points *out) {
             if (status != Z3D_OK) break;
             z3d_point point = {.figure = "table1",
                                .system = names[stage],
+                               .size = sizes[s].name,
                                .gpus = table1[r].data,
                                .quantity = "gb",
                                .published = table1[r].published[s][stage - 1],
                                .ours = z3d_paper_printed(bytes * 1e-9),
                                .other = NAN};
-            snprintf(point.size, sizeof point.size, "%s", sizes[s].name);
             status = z3d_points_add(out, &point);
         }
     }
@@ -114,27 +114,30 @@ z3d_status z3d_paper_table1(z3d_points *out) {
 
 /* ---- table 2 ---- */
 
-static const struct {
+static const struct row {
+    const char *size;
     int tensor;
     double theory[4], measured[2]; /* parameters / 1e9 */
 } table2[] = {
-    {1, {2, 7.6, 14.4, 128}, {1.3, 6.2}},      {2, {4, 15.2, 28.8, 256}, {2.5, 12.5}},
-    {4, {8, 30.4, 57.6, 500}, {5, 25}},        {8, {16, 60.8, 115.2, 1000}, {10, 50}},
-    {16, {32, 121.6, 230.4, 2000}, {20, 100}},
+    {"MP 1", 1, {2, 7.6, 14.4, 128}, {1.3, 6.2}},
+    {"MP 2", 2, {4, 15.2, 28.8, 256}, {2.5, 12.5}},
+    {"MP 4", 4, {8, 30.4, 57.6, 500}, {5, 25}},
+    {"MP 8", 8, {16, 60.8, 115.2, 1000}, {10, 50}},
+    {"MP 16", 16, {32, 121.6, 230.4, 2000}, {20, 100}},
 };
 enum { TABLE2_DATA = 64 };
 
-static z3d_point table2_point(const char *system, int tensor, double published, double ours,
-                              double other) {
-    z3d_point point = {.figure = "table2",
-                       .system = system,
-                       .gpus = TABLE2_DATA * tensor,
-                       .quantity = "max_params",
-                       .published = published * 1e9,
-                       .ours = ours,
-                       .other = other};
-    snprintf(point.size, sizeof point.size, "MP %d", tensor);
-    return point;
+static z3d_status add(const struct row *row, const char *system, double published, double ours,
+                      double other, z3d_points *out) {
+    const z3d_point point = {.figure = "table2",
+                             .system = system,
+                             .size = row->size,
+                             .gpus = TABLE2_DATA * row->tensor,
+                             .quantity = "max_params",
+                             .published = published * 1e9,
+                             .ours = ours,
+                             .other = other};
+    return z3d_points_add(out, &point);
 }
 
 /* 32 GB / bytes per parameter; the paper's other rows are multiples of its rounded first row. */
@@ -147,11 +150,9 @@ static z3d_status theory(z3d_points *out) {
         status = states(model, TABLE2_DATA, stage, &bytes);
         if (status != Z3D_OK) break;
         double largest = 32e9 / (bytes / PARAMETERS), row = floor(largest * 1e-8 + 0.5) * 1e8;
-        for (size_t r = 0; r < sizeof table2 / sizeof *table2 && status == Z3D_OK; r++) {
-            z3d_point point = table2_point(names[stage], table2[r].tensor, table2[r].theory[stage],
-                                           row * table2[r].tensor, largest * table2[r].tensor);
-            status = z3d_points_add(out, &point);
-        }
+        for (size_t r = 0; r < sizeof table2 / sizeof *table2 && status == Z3D_OK; r++)
+            status = add(&table2[r], names[stage], table2[r].theory[stage], row * table2[r].tensor,
+                         largest * table2[r].tensor, out);
     }
     z3d_model_destroy(model);
     return status;
@@ -181,9 +182,7 @@ static z3d_status measured(const z3d_hardware *hardware, z3d_points *out) {
             if (row.heads % 16 != 0) row.heads = 16 * (row.heads / 16 > 0 ? row.heads / 16 : 1);
             double parameters;
             Z3D_TRY(z3d_paper_largest(&row, hardware, &parameters));
-            z3d_point point =
-                table2_point(names[stage], tensor, table2[r].measured[stage], parameters, NAN);
-            Z3D_TRY(z3d_points_add(out, &point));
+            Z3D_TRY(add(&table2[r], names[stage], table2[r].measured[stage], parameters, NAN, out));
         }
     }
     return Z3D_OK;

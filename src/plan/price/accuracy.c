@@ -40,15 +40,10 @@ static bool has_several_nodes(const z3d_hardware *hardware, const z3d_run_kind *
     return run->ranks > hardware->devices;
 }
 
-/* Whether a run is like those of the page about cpu machines. */
-static bool is_compared_cpu(const z3d_hardware *hardware, const z3d_run_kind *run) {
-    return hardware->measured.count > 0 && !has_several_nodes(hardware, run);
-}
-
 bool z3d_compared_find(const z3d_hardware *hardware, const z3d_run_kind *run, z3d_compared *out) {
     if (z3d_hardware_is_cpu(hardware)) {
         *out = (z3d_compared){z3d_accuracies[0].count, 0.87, 1.15}; /* of the page's 50 runs */
-        return is_compared_cpu(hardware, run);
+        return hardware->measured.count > 0 && !has_several_nodes(hardware, run);
     }
     const z3d_compared_class c = compared_of(hardware, has_several_nodes(hardware, run));
     const double billions = 1e-9 * run->parameters;

@@ -1,10 +1,8 @@
-/* Measures a folder's disk. As checkpoints use it: all ranks at once write pieces to the disk, then
- * read them back from the disk. As offload uses it: writes, reads, and both at once, through the
+/* Measures a folder's disk: as checkpoints use it, with a file; as offload uses it, through the
  * disk lane. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,13 +30,11 @@ static z3d_status failed(const probe *p, const char *what, int error) {
 
 static z3d_status check_space(const probe *p, int ranks) {
     struct statvfs info;
-    char need[32], have[32];
     if (statvfs(p->folder, &info) != 0) return failed(p, "see how much space is left", errno);
     int64_t space = (int64_t)info.f_bavail * (int64_t)info.f_frsize, all = ranks * p->wanted;
     if (space >= 2 * all) return Z3D_OK; /* leave half of it to others */
     return Z3D_ERROR(Z3D_ERR_IO, "%.200s: only %s are free, but the measurement needs %s",
-                     p->folder, z3d_format_bytes(space, have, sizeof have),
-                     z3d_format_bytes(2 * all, need, sizeof need));
+                     p->folder, z3d_bytes_text(space).text, z3d_bytes_text(2 * all).text);
 }
 
 /* Opens a file and removes its name, so it vanishes with this process. */
@@ -158,11 +154,6 @@ static z3d_status open_lane(lane *l, const char *folder, int ranks) {
     return Z3D_OK;
 }
 
-static void close_lane(lane *l) {
-    z3d_disk_destroy(l->disk);
-    free(l->memory);
-}
-
 /* With reads at the same time, writes go to pieces half of the file away. */
 static z3d_status start_pieces(lane *l, unsigned ways, int64_t at, int64_t ticket[2]) {
     char *memory = l->memory + at / PIECE % 2 * PIECE;
@@ -220,7 +211,8 @@ static z3d_status measure_lane(z3d_world *world, const char *folder, z3d_hardwar
         status = measure_turn(world, &l, WRITES, &write);
     if (status == Z3D_OK) status = measure_turn(world, &l, READS, &read);
     if (status == Z3D_OK) status = measure_turn(world, &l, WRITES | READS, &each);
-    close_lane(&l);
+    z3d_disk_destroy(l.disk);
+    free(l.memory);
     if (status != Z3D_OK) return status;
     out->nvme_write = write;
     out->nvme_read = read;

@@ -111,15 +111,21 @@ static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_es
     e->hfu = rate * hardware_flops / peak;
 }
 
-static void find_memory(const z3d_case *of, const z3d_hardware *hardware, double extra,
-                        z3d_estimate *e) {
-    const z3d_simulation *simulation = of->simulation;
-    z3d_simulation_memory(simulation, simulation->own, hardware, extra, &e->memory);
-    e->fullest = e->memory;
+static z3d_memory_need need_of(const z3d_simulation *simulation, int stage,
+                               const z3d_hardware *hardware, double extra) {
+    const z3d_sim_stage *of = &simulation->stage[stage];
+    z3d_memory_need need;
+    z3d_memory_find(of->arena, of->snapshot, hardware,
+                    z3d_mesh_size(&simulation->mesh, Z3D_AXES_WORLD), extra, &need);
+    return need;
+}
+
+static void find_memory(const z3d_simulation *simulation, const z3d_hardware *hardware,
+                        double extra, z3d_estimate *e) {
+    e->memory = e->fullest = need_of(simulation, simulation->own, hardware, extra);
     e->fullest_stage = simulation->own;
     for (int s = 0; s < simulation->stages; s++) {
-        z3d_memory_need need;
-        z3d_simulation_memory(simulation, s, hardware, extra, &need);
+        const z3d_memory_need need = need_of(simulation, s, hardware, extra);
         if (z3d_memory_room(&need) >= z3d_memory_room(&e->fullest)) continue;
         e->fullest = need;
         e->fullest_stage = s;
@@ -132,7 +138,7 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
     Z3D_TRY(check_nodes(of, hardware));
     Z3D_TRY(z3d_hardware_check_products(hardware, of->program.dtype));
     Z3D_TRY(check_rates(of, hardware));
-    find_memory(of, hardware, extra, out);
+    find_memory(of->simulation, hardware, extra, out);
     double used = 1 - out->fullest.free / out->fullest.capacity;
     Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, spans, &out->time));
     out->slowest_stage = z3d_simulation_slowest(of->simulation);

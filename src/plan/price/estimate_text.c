@@ -2,8 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "src/plan/price/estimate.h"
-#include "src/plan/price/goodput.h"
+#include "src/plan/price/bill.h"
 #include "zero/program/layout.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
@@ -13,15 +12,14 @@ static const z3d_ledger *ledger_of(const z3d_case *of) {
 static void print_case(const z3d_case *of, z3d_string *out) {
     const z3d_program_config *c = &of->program;
     const z3d_mesh *mesh = &of->mesh;
-    char parameters[96];
     z3d_string_append(out,
                       "%s: %s, sequence %lld; %d ranks "
                       "= %s\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
-                      z3d_model_parameters_text(of->model, parameters, sizeof parameters),
-                      of->model->facts.shape, (long long)of->model->facts.tokens,
-                      z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_name(mesh).text, c->stage,
-                      z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
-                      c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
+                      z3d_model_parameters_text(of->model).text, of->model->facts.shape,
+                      (long long)of->model->facts.tokens, z3d_mesh_size(mesh, Z3D_AXES_WORLD),
+                      z3d_mesh_name(mesh).text, c->stage, z3d_dtype_name(c->dtype),
+                      (long long)c->micro_batch, c->accumulation, c->recompute ? ", recompute" : "",
+                      c->partition_activations ? ", P_a" : "",
                       (const char *const[]){"", ", checkpoints in host memory",
                                             ", checkpoints on the disk"}[c->checkpoint_space],
                       of->model->sequence_parallel ? ", sequence parallel" : "");
@@ -226,35 +224,26 @@ void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const 
 
 /* ---- JSON ---- */
 
-static void number(z3d_string *out, const char *name, double value) {
-    z3d_string_append(out, "\"%s\": ", name);
-    z3d_string_append_number(out, value);
-}
-
-static void more(z3d_string *out, const char *name, double value) {
-    z3d_string_append(out, ", ");
-    number(out, name, value);
-}
-
 static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_string *out) {
     z3d_string_append(out, ", \"memory\": {");
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, "%s\"%s\": %lld", category ? ", " : "", z3d_category_name(category),
                           (long long)ledger_of(of)->peak[category]);
-    more(out, "arena", (double)need->arena);
-    more(out, "host_arena", (double)need->host_arena);
-    if (need->disk_arena > 0) more(out, "disk_arena", (double)need->disk_arena);
-    more(out, "checkpoint_copy", (double)need->snapshot);
-    more(out, "outside", need->overhead);
-    more(out, "capacity", need->capacity);
-    more(out, "free", need->free);
+    z3d_string_append_member(out, "arena", (double)need->arena);
+    z3d_string_append_member(out, "host_arena", (double)need->host_arena);
+    if (need->disk_arena > 0) z3d_string_append_member(out, "disk_arena", (double)need->disk_arena);
+    z3d_string_append_member(out, "checkpoint_copy", (double)need->snapshot);
+    z3d_string_append_member(out, "outside", need->overhead);
+    z3d_string_append_member(out, "capacity", need->capacity);
+    z3d_string_append_member(out, "free", need->free);
     z3d_string_append(out, ", \"fits\": %s}", need->fits ? "true" : "false");
 }
 
-static void more_of(z3d_string *out, const char *what, int axes, const char *where, double value) {
+static void member_of(z3d_string *out, const char *what, int axes, const char *where,
+                      double value) {
     char key[64];
     snprintf(key, sizeof key, "%s%s%s", what, z3d_axes_name((z3d_axes)axes).text, where);
-    more(out, key, value);
+    z3d_string_append_member(out, key, value);
 }
 
 static void range_json(const z3d_case *of, const z3d_hardware *hardware, double seconds,
@@ -270,26 +259,23 @@ static void range_json(const z3d_case *of, const z3d_hardware *hardware, double 
 static void time_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_step_time *t,
                       z3d_string *out) {
     z3d_string_append(out, ", \"seconds\": {");
-    number(out, "step", t->seconds);
+    z3d_string_append_member(out, "step", t->seconds);
     range_json(of, hardware, t->seconds, out);
-    more(out, "compute", t->compute);
-    more(out, "exposed_launches", t->launch);
+    z3d_string_append_member(out, "compute", t->compute);
+    z3d_string_append_member(out, "exposed_launches", t->launch);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (has_line(of, axes)) more_of(out, "exposed_", axes, "", t->exposed[axes]);
-    more(out, "exposed_control", t->control);
-    more(out, "exposed_transfer", t->transfer);
-    if (steps_on_host(of)) more(out, "exposed_host_optimizer", t->host);
-    if (uses_disk(of)) more(out, "exposed_disk", t->disk);
-    more(out, "bubble", t->bubble);
-    more(out, "allocator", t->allocator);
+        if (has_line(of, axes)) member_of(out, "exposed_", axes, "", t->exposed[axes]);
+    z3d_string_append_member(out, "exposed_control", t->control);
+    z3d_string_append_member(out, "exposed_transfer", t->transfer);
+    if (steps_on_host(of)) z3d_string_append_member(out, "exposed_host_optimizer", t->host);
+    if (uses_disk(of)) z3d_string_append_member(out, "exposed_disk", t->disk);
+    z3d_string_append_member(out, "bubble", t->bubble);
+    z3d_string_append_member(out, "allocator", t->allocator);
     z3d_string_append(out, "}, \"bytes_sent\": {");
-    const char *comma = "";
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
         if (!has_line(of, axes)) continue;
-        z3d_string_append(out, "%s", comma);
-        number(out, z3d_axes_name((z3d_axes)axes).text, t->bytes[axes]);
-        more_of(out, "", axes, "_between_nodes", t->bytes_between_nodes[axes]);
-        comma = ", ";
+        member_of(out, "", axes, "", t->bytes[axes]);
+        member_of(out, "", axes, "_between_nodes", t->bytes_between_nodes[axes]);
     }
     z3d_string_append(out, "}");
 }
@@ -301,11 +287,11 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
     if (simulation->stages == 1) return;
     z3d_string_append(out, ", \"pipeline\": {\"schedule\": \"%s\"",
                       z3d_schedule_name(of->program.pipeline.schedule));
-    more(out, "chunks_per_stage", chunks);
-    more(out, "bubble_share", e->bubble);
-    more(out, "exposed_sends_share", e->sends);
-    more(out, "slowest_stage", e->slowest_stage);
-    more(out, "fullest_stage", e->fullest_stage);
+    z3d_string_append_member(out, "chunks_per_stage", chunks);
+    z3d_string_append_member(out, "bubble_share", e->bubble);
+    z3d_string_append_member(out, "exposed_sends_share", e->sends);
+    z3d_string_append_member(out, "slowest_stage", e->slowest_stage);
+    z3d_string_append_member(out, "fullest_stage", e->fullest_stage);
     z3d_string_append(out, ", \"fits\": %s, \"stages\": [", e->fullest.fits ? "true" : "false");
     for (int s = 0; s < simulation->stages; s++) {
         const z3d_sim_stage *stage = &simulation->stage[s];
@@ -314,20 +300,21 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
         z3d_string_append(out, "%s{\"units\": ", s ? ", " : "");
         z3d_string_append_json(out, units.text ? units.text : "");
         z3d_string_free(&units);
-        more(out, "arena", (double)stage->arena[Z3D_SPACE_DEVICE]);
-        more(out, "host_arena", (double)stage->arena[Z3D_SPACE_HOST]);
-        more(out, "compute", stage->time.compute);
-        more(out, "exposed", stage->time.seconds - stage->time.compute - stage->time.bubble);
-        more(out, "bubble", stage->time.bubble);
-        more(out, "bytes_passed", stage->time.bytes[Z3D_ROLE_STAGES]);
+        z3d_string_append_member(out, "arena", (double)stage->arena[Z3D_SPACE_DEVICE]);
+        z3d_string_append_member(out, "host_arena", (double)stage->arena[Z3D_SPACE_HOST]);
+        z3d_string_append_member(out, "compute", stage->time.compute);
+        z3d_string_append_member(out, "exposed",
+                                 stage->time.seconds - stage->time.compute - stage->time.bubble);
+        z3d_string_append_member(out, "bubble", stage->time.bubble);
+        z3d_string_append_member(out, "bytes_passed", stage->time.bytes[Z3D_ROLE_STAGES]);
         z3d_string_append(out, "}");
     }
     z3d_string_append(out, "]");
     for (int way = 0; way < 2 && e->gather[0].seconds > 0; way++) {
         z3d_string_append(out, "%s\"%s\": {", way ? ", " : ", \"pipeline_gather\": {",
                           gathers[way]);
-        number(out, "step", e->gather[way].seconds);
-        more(out, "arena", (double)e->gather[way].arena);
+        z3d_string_append_member(out, "step", e->gather[way].seconds);
+        z3d_string_append_member(out, "arena", (double)e->gather[way].arena);
         z3d_string_append(out, ", \"fits\": %s}", e->gather[way].fits ? "true" : "false");
         if (way)
             z3d_string_append(out, ", \"used\": \"%s\"}",
@@ -338,9 +325,9 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
 
 static void saving_json(const z3d_saving *s, z3d_string *out) {
     z3d_string_append(out, ", \"checkpoint\": {");
-    number(out, "bytes", s->bytes);
-    more(out, "node_bytes_saved", s->node_saved);
-    more(out, "node_bytes_loaded", s->node_loaded);
+    z3d_string_append_member(out, "bytes", s->bytes);
+    z3d_string_append_member(out, "node_bytes_saved", s->node_saved);
+    z3d_string_append_member(out, "node_bytes_loaded", s->node_loaded);
     z3d_known_json(out, "save_seconds", s->save_seconds);
     z3d_known_json(out, "load_seconds", s->load_seconds);
     z3d_string_append(out, "}");
@@ -349,23 +336,24 @@ static void saving_json(const z3d_saving *s, z3d_string *out) {
 void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
     int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
-    z3d_string_append(out, "{\"hardware\": ");
-    z3d_string_append_json(out, hardware->name);
-    z3d_string_append(out, ", \"software\": ");
-    z3d_string_append_json(out, hardware->software[0] ? hardware->software : NULL);
+    z3d_string_append(out, "{");
+    z3d_string_append_member_text(out, "hardware", hardware->name);
+    z3d_string_append_member_text(out, "software",
+                                  hardware->software[0] ? hardware->software : NULL);
     z3d_string_append(out, ", \"rank\": %d, \"ranks\": %d, \"tensor\": %d, \"data\": %d",
                       of->mesh.rank, devices, z3d_mesh_size(&of->mesh, Z3D_ROLE_PARTS),
                       z3d_mesh_size(&of->mesh, Z3D_ROLE_SAMPLES));
-    if (of->simulation->stages > 1) more(out, "pipeline_size", of->simulation->stages);
-    more(out, "parameters", (double)z3d_model_parameter_count(of->model));
-    more(out, "trained_parameters", (double)z3d_model_trained_count(of->model));
+    if (of->simulation->stages > 1)
+        z3d_string_append_member(out, "pipeline_size", of->simulation->stages);
+    z3d_string_append_member(out, "parameters", (double)z3d_model_parameter_count(of->model));
+    z3d_string_append_member(out, "trained_parameters", (double)z3d_model_trained_count(of->model));
     memory_json(of, &e->memory, out);
     time_json(of, hardware, &e->time, out);
     pipeline_json(of, e, out);
     saving_json(saving, out);
-    more(out, "tokens_per_step", e->tokens);
-    more(out, "tflops_per_gpu", e->tflops_96);
-    more(out, "tflops_per_gpu_without_recompute", e->tflops_72);
+    z3d_string_append_member(out, "tokens_per_step", e->tokens);
+    z3d_string_append_member(out, "tflops_per_gpu", e->tflops_96);
+    z3d_string_append_member(out, "tflops_per_gpu_without_recompute", e->tflops_72);
     z3d_string_append(out, ", \"flop_convention\": \"96*B*s*l*h^2*(1+s/(6h)+V/(16lh))\"");
     z3d_known_json(out, "mfu", e->mfu);
     z3d_known_json(out, "hfu", e->hfu);

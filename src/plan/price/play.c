@@ -1,5 +1,6 @@
 /* Plays the tapes of all pipeline stages together on described hardware. A stage runs until it must
  * wait for another one. Times do not depend on the order in which stages are played. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "src/plan/price/simulate.h"
@@ -15,7 +16,6 @@ typedef struct lane {
     int64_t ids;
 } lane;
 
-/* The cost of an event of a tape on this hardware. */
 typedef struct price {
     double seconds, bytes, between_nodes;
     double launch;  /* seconds of the host's thread before the event */
@@ -25,7 +25,6 @@ typedef struct price {
     bool host;      /* a kernel of the host's lane */
 } price;
 
-/* A send or a receive. */
 typedef struct transfer {
     const z3d_event *call;
     double started, seconds;
@@ -43,7 +42,7 @@ typedef struct player {
     transfer *transfer; /* all sends and receives so far */
     int first_transfer; /* id of the first one */
     int started, met;   /* counts; the first `met` have met their other ends */
-    int capacity;       /* of transfers */
+    int64_t capacity;   /* of transfers */
     double link_free;   /* when the latest of these will be over */
     int meetings;       /* meetings of the world that this stage has left */
     bool arrived;       /* at the next meeting */
@@ -190,17 +189,15 @@ static void idle(player *p, double until) {
     p->out->bubble += seconds;
 }
 
+/* Makes room for an id in an array by id; lanes share ids, so some may be missing. */
+static z3d_status make_room(int64_t id, int64_t *ids, size_t bytes, void *array) {
+    while (id >= *ids) Z3D_TRY(z3d_grow(*ids, ids, bytes, "a simulation", array));
+    return Z3D_OK;
+}
+
 static z3d_status start(player *p, int l, int64_t id, double seconds) {
     lane *lane = &p->lane[l], *clock = &p->lane[clock_of(p, l)];
-    if (id >= lane->ids) {
-        int64_t ids = 2 * id + 64;
-        struct ending *end = realloc(lane->end, (size_t)ids * sizeof *end);
-        if (!end)
-            return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate %lld collectives",
-                             (long long)ids);
-        lane->end = end;
-        lane->ids = ids;
-    }
+    Z3D_TRY(make_room(id, &lane->ids, sizeof *lane->end, &lane->end));
     const double begin = clock->free > clock->clock ? clock->free : clock->clock;
     const double at = p->now + begin - clock->clock;
     clock->free = begin + seconds;
@@ -233,9 +230,8 @@ static void meet_peers(player *p) {
         if (q->met == q->started) return;
         transfer *other = &q->transfer[q->met];
         if (other->call->peer != p->number || other->call->of == mine->call->of) return;
-        double begin = mine->started > other->started ? mine->started : other->started;
-        if (p->link_free > begin) begin = p->link_free;
-        if (q->link_free > begin) begin = q->link_free;
+        const double begin =
+            fmax(fmax(mine->started, other->started), fmax(p->link_free, q->link_free));
         mine->begin = other->begin = begin;
         mine->end = other->end = p->link_free = q->link_free = begin + mine->seconds;
         p->met++, q->met++;
@@ -258,13 +254,7 @@ static z3d_status start_transfer(player *p, const z3d_event *event, int id, cons
     Z3D_REQUIRE(id - p->first_transfer == p->started && event->peer >= 0 &&
                     event->peer < p->play->simulation->stages,
                 "send or receive %d of pipeline stage %d", id, p->number);
-    if (p->started == p->capacity) {
-        int capacity = 2 * p->capacity + 64;
-        transfer *bigger = realloc(p->transfer, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate transfers");
-        p->transfer = bigger;
-        p->capacity = capacity;
-    }
+    Z3D_TRY(z3d_grow(p->started, &p->capacity, sizeof *p->transfer, "a simulation", &p->transfer));
     p->transfer[p->started++] =
         (transfer){.call = event, .started = after_collectives(p), .seconds = of->seconds};
     double taken = of->seconds * (1 - of->overlap);
@@ -322,15 +312,7 @@ static void wait_copy(player *p, int64_t id) {
 /* Software without overlap (copy_overlap < 1) waits for a copy at its start. */
 static z3d_status start_copy(player *p, const z3d_event *event, int id, const price *of) {
     int l = lane_of_copy(p, event);
-    if (id >= p->copies) {
-        int64_t copies = 2 * (int64_t)id + 64;
-        unsigned char *bigger = realloc(p->copy_lane, (size_t)copies);
-        if (!bigger)
-            return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate %lld copies",
-                             (long long)copies);
-        p->copy_lane = bigger;
-        p->copies = copies;
-    }
+    Z3D_TRY(make_room(id, &p->copies, sizeof *p->copy_lane, &p->copy_lane));
     p->copy_lane[id] = (unsigned char)l;
     Z3D_TRY(start(p, l, id, of->seconds));
     if (l == Z3D_LANE_COPY && p->play->hardware->copy_overlap < 1) wait_copy(p, id);
@@ -496,10 +478,9 @@ static int passes_of(const z3d_sim_stage *stage) {
 /* All stages wait for the last one at the end of the step. */
 static void finish(const play *w, double memory_used) {
     int stages = w->simulation->stages;
-    double full = (memory_used - 0.88) / 0.12, last = 0;
-    full = full < 0 ? 0 : full > 1 ? 1 : full;
-    for (int s = 0; s < stages; s++)
-        if (w->player[s].now > last) last = w->player[s].now;
+    const double full = fmin(1, fmax(0, (memory_used - 0.88) / 0.12));
+    double last = 0;
+    for (int s = 0; s < stages; s++) last = fmax(last, w->player[s].now);
     for (int s = 0; s < stages; s++) {
         player *p = &w->player[s];
         leave_instruction(p);

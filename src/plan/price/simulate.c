@@ -27,26 +27,6 @@ static z3d_status repeat_step(const z3d_simulation *simulation, const z3d_sim_st
     return status;
 }
 
-static z3d_status run_step(z3d_simulation *simulation, const z3d_sim_stage *stage,
-                           const z3d_model *model, const z3d_program_config *program,
-                           double gradient_clipping) {
-    z3d_engine_config config = {
-        .model = model,
-        .mesh = stage->mesh,
-        .device = simulation->device,
-        .program = *program,
-        .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
-        .gradient_clipping = gradient_clipping,
-        .scaler = {.scale = 1},
-        .without_values = true,
-        .enter = enter,
-        .enter_context = stage->tape,
-    };
-    memcpy(config.group, simulation->group, sizeof config.group);
-    Z3D_TRY(z3d_engine_create(&config, &simulation->engine));
-    return repeat_step(simulation, stage);
-}
-
 static z3d_status create_group(z3d_simulation *simulation, const z3d_sim_stage *stage,
                                z3d_axes axes, int node_ranks) {
     const z3d_mesh *at = &stage->mesh;
@@ -117,33 +97,36 @@ static void drop_rank(z3d_simulation *simulation) {
     simulation->device = NULL;
 }
 
+/* config: without what belongs to a stage. */
 static z3d_status run_stage(z3d_simulation *simulation, z3d_sim_stage *stage,
-                            const z3d_model *model, const z3d_program_config *program,
-                            double gradient_clipping, z3d_sim_node node) {
+                            z3d_engine_config config, z3d_sim_node node) {
     Z3D_TRY(z3d_tape_create(&stage->tape));
     z3d_device_config device = {.backend = "sim", .threads = node.threads, .tape = stage->tape};
     Z3D_TRY(z3d_device_create(&device, &simulation->device));
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (z3d_axes_have_group(&stage->mesh, (z3d_axes)axes))
             Z3D_TRY(create_group(simulation, stage, (z3d_axes)axes, node.ranks));
-    Z3D_TRY(run_step(simulation, stage, model, program, gradient_clipping));
+    config.mesh = stage->mesh;
+    config.device = simulation->device;
+    config.enter_context = stage->tape;
+    memcpy(config.group, simulation->group, sizeof config.group);
+    Z3D_TRY(z3d_engine_create(&config, &simulation->engine));
+    Z3D_TRY(repeat_step(simulation, stage));
     return keep(simulation, stage);
 }
 
 /* Runs this rank's stage last, and keeps its engine. */
-static z3d_status run_stages(z3d_simulation *simulation, const z3d_model *model,
-                             const z3d_program_config *program, double gradient_clipping,
+static z3d_status run_stages(z3d_simulation *simulation, z3d_engine_config config,
                              z3d_sim_node node) {
     const z3d_mesh *mesh = &simulation->mesh;
-    z3d_program_config config = *program;
-    Z3D_TRY(z3d_timetables_create(program, simulation->stages, &simulation->timetables));
-    config.pipeline.timetables = simulation->timetables;
+    Z3D_TRY(z3d_timetables_create(&config.program, simulation->stages, &simulation->timetables));
+    config.program.pipeline.timetables = simulation->timetables;
     for (int n = 1; n <= simulation->stages; n++) {
         int s = (simulation->own + n) % simulation->stages;
         z3d_sim_stage *stage = &simulation->stage[s];
         stage->mesh = *mesh;
         stage->mesh.rank = z3d_mesh_member(mesh, Z3D_ROLE_STAGES, mesh->rank, s);
-        Z3D_TRY(run_stage(simulation, stage, model, &config, gradient_clipping, node));
+        Z3D_TRY(run_stage(simulation, stage, config, node));
         if (s != simulation->own) drop_rank(simulation);
     }
     return Z3D_OK;
@@ -152,6 +135,15 @@ static z3d_status run_stages(z3d_simulation *simulation, const z3d_model *model,
 z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
                                  const z3d_program_config *program, double gradient_clipping,
                                  z3d_sim_node node, z3d_simulation **out) {
+    const z3d_engine_config config = {
+        .model = model,
+        .program = *program,
+        .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
+        .gradient_clipping = gradient_clipping,
+        .scaler = {.scale = 1},
+        .without_values = true,
+        .enter = enter,
+    };
     *out = NULL;
     z3d_simulation *made;
     Z3D_TRY(z3d_new(1, sizeof *made, "a simulation", &made));
@@ -160,7 +152,7 @@ z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
     made->own = z3d_mesh_index(mesh, Z3D_ROLE_STAGES, mesh->rank);
     z3d_status status =
         z3d_new((size_t)made->stages, sizeof *made->stage, "a simulation", &made->stage);
-    if (status == Z3D_OK) status = run_stages(made, model, program, gradient_clipping, node);
+    if (status == Z3D_OK) status = run_stages(made, config, node);
     if (status == Z3D_OK)
         *out = made;
     else
@@ -219,11 +211,4 @@ void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
     };
     out->free = out->capacity - (double)out->arena - out->overhead - extra;
     out->fits = z3d_memory_room(out) >= 0;
-}
-
-void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
-                           const z3d_hardware *hardware, double extra, z3d_memory_need *out) {
-    const z3d_sim_stage *of = &simulation->stage[stage];
-    z3d_memory_find(of->arena, of->snapshot, hardware,
-                    z3d_mesh_size(&simulation->mesh, Z3D_AXES_WORLD), extra, out);
 }

@@ -3,8 +3,6 @@
 #ifndef ZERO3D_PLAN_SIMULATE_H
 #define ZERO3D_PLAN_SIMULATE_H
 
-#include <stdio.h>
-
 #include "parallel/sim/links.h"
 #include "zero/program.h"
 #include "zero/program/pipeline.h"
@@ -125,9 +123,9 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
 int z3d_simulation_slowest(const z3d_simulation *simulation);
 double z3d_simulation_bubble(const z3d_simulation *simulation, double *sends);
 
-/* Writes the spans of this rank as Chrome trace events. Write errors stay with the file. */
+/* Appends the spans of this rank as Chrome trace events: begin, take for each span, end. */
 typedef struct z3d_timeline {
-    FILE *file;
+    z3d_string *out;
     const z3d_simulation *simulation;
 } z3d_timeline;
 void z3d_timeline_begin(const z3d_timeline *timeline);
@@ -149,8 +147,6 @@ typedef struct z3d_memory_need {
 /* arena: bytes by space. ranks: of the world. extra: more bytes of device memory. */
 void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
                      const z3d_hardware *hardware, int ranks, double extra, z3d_memory_need *out);
-void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
-                           const z3d_hardware *hardware, double extra, z3d_memory_need *out);
 /* Free bytes of a rank's host memory; < 0: so many are missing. */
 double z3d_memory_host_free(const z3d_memory_need *need);
 /* The same for its share of the disks. */

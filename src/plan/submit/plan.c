@@ -102,24 +102,22 @@ void z3d_job_release(z3d_job *job) {
 
 static void say_time(const z3d_job *job, const z3d_config *config, double seconds,
                      z3d_string *line) {
-    char step[32], all[32];
     int64_t limit = 0;
     const double whole = seconds * (double)config->training_steps;
     (void)z3d_job_seconds(job->time, &limit);
     const double left = (double)(limit - job->signal);
-    z3d_string_append(line, "predicted: %s a step", z3d_format_seconds(seconds, step, sizeof step));
+    z3d_string_append(line, "predicted: %s a step", z3d_seconds_text(seconds).text);
     if (config->training_steps == Z3D_AUTO) {
         z3d_string_append(line, "; the steps of training.epochs are not known: data.train is not "
                                 "on this machine");
         return;
     }
-    z3d_string_append(line, ", %s for %lld steps", z3d_format_seconds(whole, all, sizeof all),
+    z3d_string_append(line, ", %s for %lld steps", z3d_seconds_text(whole).text,
                       (long long)config->training_steps);
     const double between = seconds * (double)config->checkpoint_interval;
     if (between > 3600 && config->checkpoint_interval < config->training_steps)
         z3d_string_append(line, ", a save every %lld steps (%s)",
-                          (long long)config->checkpoint_interval,
-                          z3d_format_seconds(between, all, sizeof all));
+                          (long long)config->checkpoint_interval, z3d_seconds_text(between).text);
     if (whole > left)
         z3d_string_append(line, "; the job is put into the queue again after about %.0f steps",
                           fmax(1, left / seconds));
@@ -145,15 +143,14 @@ static void say_defaults(const char *name, const z3d_config *config, z3d_string 
  * memory. */
 static z3d_status refuse_memory(const z3d_config *config, int ranks, int threads,
                                 const z3d_hardware *hardware, const z3d_memory_need *need) {
-    char there[32], outside[32];
     const int64_t usable = need->arena + (int64_t)need->free;
     const z3d_room room = {.device = usable, .host = (int64_t)need->host_capacity};
-    z3d_status status = z3d_plan_check_room(config, ranks, threads, &room);
+    const z3d_choice at = {.ranks = ranks, .threads = threads, .room = &room};
+    z3d_status status = z3d_plan_check_room(config, &at);
     if (status != Z3D_ERR_MEMORY) return status;
-    return z3d_error_context(
-        status, "%s has %s, of which %s lie outside the plan", hardware->device,
-        z3d_format_bytes((int64_t)need->capacity, there, sizeof there),
-        z3d_format_bytes((int64_t)need->capacity - usable, outside, sizeof outside));
+    return z3d_error_context(status, "%s has %s, of which %s lie outside the plan",
+                             hardware->device, z3d_bytes_text((int64_t)need->capacity).text,
+                             z3d_bytes_text((int64_t)need->capacity - usable).text);
 }
 
 static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *hardware, int ranks,
@@ -161,7 +158,6 @@ static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *ha
     z3d_case *of;
     z3d_estimate estimate;
     z3d_saving saving = {.save_seconds = -1};
-    char need[32], there[32];
     z3d_sim_node node = z3d_case_node(config, hardware);
     Z3D_TRY(z3d_case_create(config, ranks, 0, node, &of));
     z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, &estimate);
@@ -176,10 +172,9 @@ static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *ha
     const int64_t step = (int64_t)ceil(2 * estimate.time.seconds + fmax(0, saving.save_seconds));
     const int64_t needed = (60 + step + 59) / 60 * 60;
     if (job->signal < needed) job->signal = needed;
-    z3d_string_append(
-        line, "; %s of %s on each %s; ",
-        z3d_format_bytes((int64_t)(fullest->capacity - fullest->free), need, sizeof need),
-        z3d_format_bytes((int64_t)fullest->capacity, there, sizeof there), hardware->device);
+    z3d_string_append(line, "; %s of %s on each %s; ",
+                      z3d_bytes_text((int64_t)(fullest->capacity - fullest->free)).text,
+                      z3d_bytes_text((int64_t)fullest->capacity).text, hardware->device);
     say_time(job, config, estimate.time.seconds, line);
     return Z3D_OK;
 }
@@ -193,12 +188,11 @@ static z3d_status plan_nodes(z3d_job *job, const char *name, z3d_config *config,
                       z3d_mesh_name(&mesh).text, (long long)nodes, z3d_plural(nodes));
     if (hardware) return price(job, config, hardware, ranks, line);
     z3d_plan *plan;
-    char need[32];
     Z3D_TRY(z3d_plan_create(config, ranks, 0, &plan));
     const int64_t *arena = plan->set.program[Z3D_MODE_TRAIN]->arena;
     z3d_string_append(line,
                       "; %s on rank 0 (--hardware says whether it fits and how long it takes)",
-                      z3d_format_bytes(arena[Z3D_SPACE_DEVICE], need, sizeof need));
+                      z3d_bytes_text(arena[Z3D_SPACE_DEVICE]).text);
     z3d_plan_destroy(plan);
     return Z3D_OK;
 }

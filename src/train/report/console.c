@@ -33,13 +33,12 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
 }
 
 static void say_model(z3d_console *console, const z3d_trainer *trainer) {
-    char parameters[96];
     const z3d_model_facts *model = &trainer->model->facts;
-    z3d_console_say(
-        console, "model       %s, %s: %s, %lld tokens per sample, vocabulary %lld (padded %lld)",
-        model->type, z3d_model_parameters_text(trainer->model, parameters, sizeof parameters),
-        model->shape, (long long)model->tokens, (long long)model->vocabulary,
-        (long long)model->padded_vocabulary);
+    z3d_console_say(console,
+                    "model       %s, %s: %s, %lld tokens per sample, vocabulary %lld (padded %lld)",
+                    model->type, z3d_model_parameters_text(trainer->model).text, model->shape,
+                    (long long)model->tokens, (long long)model->vocabulary,
+                    (long long)model->padded_vocabulary);
 }
 
 static void say_mesh(z3d_console *console, const z3d_trainer *trainer) {
