@@ -89,10 +89,10 @@ void z3d_checkpoint_watch(z3d_checkpoint *checkpoint, z3d_progress *progress);
 /* NULL: they report to nobody. */
 z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *checkpoint);
 
-/* Checks part `part` of `parts` of the files, and adds to *bytes_read if it is not NULL. It leaves
- * out the blocks that hold tensors of `read_kinds`: for a caller that reads all of these
- * tensors, because reading checks them. Errors: ERR_DATA with the file, the rank that wrote it and
- * the dataset; ERR_IO. */
+/* Checks part `part` of `parts` of the files, and adds to *bytes_read if it is not NULL and no file
+ * is missing. It leaves out the blocks that hold tensors of `read_kinds`: for a caller that reads
+ * all of these tensors, because reading checks them. Errors: ERR_DATA with the file, the rank that
+ * wrote it and the dataset; ERR_IO. */
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
                                 unsigned read_kinds, int part, int parts, int64_t *bytes_read);
 

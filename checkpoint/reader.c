@@ -242,9 +242,10 @@ static z3d_status need_shard(z3d_checkpoint *c, int s, int *fd) {
     const int at = slot_of(c->open, OPEN_SHARDS, &c->clock, s, 0, &there);
     if (!there) {
         if (c->fd[at] >= 0) close(c->fd[at]);
-        c->fd[at] = c->open[at].shard = -1;
+        c->fd[at] = -1;
+        c->open[at] = (slot){.shard = -1}; /* if it fails: the next one to use */
         Z3D_TRY(open_shard_file(c, s, &c->fd[at]));
-        c->open[at].shard = s;
+        c->open[at] = (slot){s, 0, c->clock};
     }
     *fd = c->fd[at];
     return Z3D_OK;

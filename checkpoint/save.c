@@ -191,7 +191,7 @@ static void *run_phase(void *context) {
     z3d_save *save = &store->save;
     /* If there are too few cores, training goes first. In Linux a thread has its own priority. */
     if (save->has_thread) (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-    finish(save, works(store) ? phases[save->phase].work(store) : Z3D_OK);
+    finish(save, works(store) ? phases[save->phase].work(store) : Z3D_OK); /* never idle */
     return NULL;
 }
 

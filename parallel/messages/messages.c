@@ -79,8 +79,10 @@ bool z3d_window_is_full(const z3d_window *window) {
 
 z3d_status z3d_window_begin(const z3d_message_group *own, z3d_window *window, void *data,
                             int64_t bytes, int peer) {
-    return z3d_message_start(own->channel, window->sends, data, bytes, peer, own->tag,
-                             &window->message[window->begun++ % Z3D_RING_WINDOW]);
+    Z3D_TRY(z3d_message_start(own->channel, window->sends, data, bytes, peer, own->tag,
+                              &window->message[window->begun % Z3D_RING_WINDOW]));
+    window->begun++;
+    return Z3D_OK;
 }
 
 z3d_status z3d_window_test(z3d_window *window, bool *ended) {

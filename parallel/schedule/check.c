@@ -97,11 +97,12 @@ static z3d_status check_order(const z3d_schedule *schedule, int stage, z3d_task 
 }
 
 /* *task: the index of the first wrong task, or -1. */
-static z3d_status check_each(const z3d_schedule *schedule, check check, progress *done, int *task) {
+static z3d_status check_each(const z3d_schedule *schedule, check check_task, progress *done,
+                             int *task) {
     for (int stage = 0; stage < schedule->stages; stage++)
         for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
             *task = i;
-            z3d_status status = check(schedule, stage, schedule->task[i], done);
+            z3d_status status = check_task(schedule, stage, schedule->task[i], done);
             if (status != Z3D_OK) return z3d_error_context(status, "pipeline stage %d", stage);
         }
     *task = -1;
