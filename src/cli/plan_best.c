@@ -79,9 +79,7 @@ z3d_status cli_plan_best(z3d_config **config, const cli_plan_asked *asked, z3d_s
     if (goal.days > 0)
         Z3D_TRY(z3d_recommend_nodes(config, &hardware, asked->fit != NULL, &goal, &found));
     else
-        Z3D_TRY(z3d_recommend(*config, ranks, &hardware, asked->fit != NULL, &found));
-    Z3D_TRY(z3d_bill_check(goal.tokens, found.tokens));
-    found.goal = goal;
+        Z3D_TRY(z3d_recommend(*config, ranks, &hardware, asked->fit != NULL, &goal, &found));
     if (asked->json)
         z3d_recommend_json(&found, text);
     else

@@ -186,6 +186,9 @@ expect 0 "$ZERO3D" plan 7b.yaml --ranks 8 --hardware aws-p5 --tokens 300B train_
 shows '^  at least [0-9.]+e\+[0-9]+ J, [0-9.e+]+ MWh \(the devices alone\): 700 W a device; node.watts is not known$'
 expect 2 "$ZERO3D" plan 7b.yaml --hardware h100 --tokens 1t
 says '--tokens 1t: expected a number above 0, at most 1e\+18, such as 300B or 1T'
+# Before the search, which would find that nothing fits.
+expect 1 "$ZERO3D" plan tiny.yaml --fit 1KiB --ranks 2 --hardware h100 --tokens 1
+says '--tokens 1: one step has '
 expect 1 "$ZERO3D" plan 7b.yaml --hardware H100x
 says "there is no machine 'H100x'"
 

@@ -135,7 +135,8 @@ void expect_best(const Grid &grid, int ranks, const z3d_hardware &hardware) {
     EXPECT_GT(grid.fitting, 10);
     Config c(MODEL + ON_DEVICE);
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, &found), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, nullptr, &found), Z3D_OK)
+        << z3d_error_message();
     EXPECT_NEAR(fastest_of(found), grid.seconds, 2e-3 * grid.seconds)
         << found.row[0].layout.tensor << " x " << found.row[0].layout.pipeline;
     EXPECT_LT(found.priced, grid.possible / 2);
@@ -147,7 +148,7 @@ void expect_refused(const Grid &grid, int ranks, const z3d_hardware &hardware) {
     ASSERT_EQ(grid.fitting, 0);
     Config c(MODEL + ON_DEVICE);
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, &found), Z3D_ERR_MEMORY);
+    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, nullptr, &found), Z3D_ERR_MEMORY);
     std::string said = z3d_error_message();
     EXPECT_NE(said.find("no candidate fits 4 ranks with 3.00 MiB each"), std::string::npos) << said;
     EXPECT_NE(said.find(" too much (its largest part is "), std::string::npos) << said;
@@ -195,7 +196,7 @@ void expect_sound(const std::string &text, int ranks, const z3d_hardware &hardwa
     EXPECT_GT(tighter, 0);
     Config again(text);
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(again.it, ranks, &hardware, false, &found), Z3D_OK);
+    ASSERT_EQ(z3d_recommend(again.it, ranks, &hardware, false, nullptr, &found), Z3D_OK);
     EXPECT_LE(found.row[0].seconds, 1.02 * fastest);
 }
 
@@ -257,7 +258,8 @@ TEST(Recommend, PipelinesOverASlowNetwork) {
     hardware.network_overlap = 0;
     Config c(MODEL + "parallel: {allow_tensor_across_nodes: true}\n");
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, &found), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, nullptr, &found), Z3D_OK)
+        << z3d_error_message();
     EXPECT_GT(found.row[0].layout.pipeline, 1);
     EXPECT_LE(found.row[0].layout.tensor, 2);
     for (int i = 0; i < found.count; i++) {
@@ -280,7 +282,8 @@ TEST(Recommend, PartsOfTheDataAxisOverASlowNetwork) {
                              ON_DEVICE;
     z3d_recommendation found, ring;
     Config c(text), same(text);
-    ASSERT_EQ(z3d_recommend(c.it, 16, &hardware, true, &found), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 16, &hardware, true, nullptr, &found), Z3D_OK)
+        << z3d_error_message();
     const z3d_fit_layout &best = found.row[0].layout;
     EXPECT_NE(best.cut, Z3D_CUT_NONE);
     EXPECT_EQ(best.inner, 4);
@@ -306,7 +309,8 @@ TEST(Recommend, RowsAreTrue) {
     z3d_hardware hardware = machine(2000);
     Config c(MODEL + ON_DEVICE);
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, &found), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, nullptr, &found), Z3D_OK)
+        << z3d_error_message();
     const char *const schedules[] = {"auto", "1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"};
     const char *const granularities[] = {"full", "selective", "none"};
     const char *const gathers[] = {"auto", "per_step", "per_microbatch"};
@@ -340,12 +344,12 @@ TEST(Recommend, ImpossibleSizesAreOneLine) {
     z3d_recommendation found;
     Config odd(MODEL + "gradient_accumulation_steps: 2\n");
     odd.it->train_batch_size = 1;
-    EXPECT_EQ(z3d_recommend(odd.it, 64, &hardware, false, &found), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_recommend(odd.it, 64, &hardware, false, nullptr, &found), Z3D_ERR_CONFIG);
     EXPECT_NE(std::string(z3d_error_message()).find("data sizes divide the batch"),
               std::string::npos)
         << z3d_error_message();
     Config none("model: {num_layers: 6, hidden_size: 256, num_attention_heads: 4}\n");
-    EXPECT_EQ(z3d_recommend(none.it, 4, &hardware, false, &found), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_recommend(none.it, 4, &hardware, false, nullptr, &found), Z3D_ERR_CONFIG);
     EXPECT_NE(std::string(z3d_error_message()).find("train_batch_size"), std::string::npos);
 }
 

@@ -157,11 +157,12 @@ typedef struct z3d_recommendation {
  * Sequence parallelism is searched, too, unless the configuration sets parallel.sequence_parallel.
  * Optimizer states and parameters stay on the devices that the configuration sets; if it sets none,
  * tiers.c has the list of places; nvme_path is then z3d_tiers_folder. On success `config` is
- * resolved and is that of the first row. Allocates no device memory. Errors: ERR_CONFIG: no
- * train_batch_size, or no sizes are possible; ERR_MEMORY: nothing fits (the message says how many
- * bytes are missing); z3d_case_create's and z3d_estimate_make's. */
+ * resolved and is that of the first row. goal: the training, for out->goal; NULL: not known.
+ * Allocates no device memory. Errors: ERR_USAGE: the goal has fewer tokens than a step;
+ * ERR_CONFIG: no train_batch_size, or no sizes are possible; ERR_MEMORY: nothing fits (the message
+ * says how many bytes are missing); z3d_case_create's and z3d_estimate_make's. */
 z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
-                         z3d_recommendation *out);
+                         const z3d_goal *goal, z3d_recommendation *out);
 /* The number of ranks of --fit and --recommend: `ranks`; if it is 0, parallel.world_size; if that
  * is auto, a node's devices, or the next multiple of the parallel sizes that are set. */
 int z3d_default_ranks(const z3d_config *config, int ranks, const z3d_hardware *hardware);

@@ -78,7 +78,8 @@ static z3d_status search(order *o, int nodes, z3d_config **config, z3d_recommend
     const int ranks = nodes * (int)o->hardware->devices;
     Z3D_TRY(z3d_config_copy(o->config, config));
     z3d_status status = z3d_choose_nodes(*config, (int64_t)o->hardware->devices);
-    if (status == Z3D_OK) status = z3d_recommend(*config, ranks, o->hardware, o->keep, out);
+    if (status == Z3D_OK)
+        status = z3d_recommend(*config, ranks, o->hardware, o->keep, o->goal, out);
     return status;
 }
 

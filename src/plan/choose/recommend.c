@@ -313,15 +313,17 @@ static z3d_status take_best(search *s) {
 }
 
 z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
-                         z3d_recommendation *out) {
+                         const z3d_goal *goal, z3d_recommendation *out) {
     search s = {.ways = {.config = config, .hardware = hardware}, .out = out};
     *out = (z3d_recommendation){.hardware = *hardware};
     z3d_status status = z3d_ways_begin(&s.ways, ranks, keep);
     if (status == Z3D_OK) status = z3d_ways_open(&s.ways);
     if (status == Z3D_OK) {
         describe(&s);
-        status = price_all(&s);
+        if (goal) out->goal = *goal;
+        status = z3d_bill_check(out->goal.tokens, out->tokens);
     }
+    if (status == Z3D_OK) status = price_all(&s);
     if (status == Z3D_OK) status = settle_best(&s);
     if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : measure_misses(&s);
     if (status == Z3D_OK) status = take_best(&s);
