@@ -82,7 +82,8 @@ TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
         z3d_hardware hardware = machine(sizes[i]);
         Config c(TEXT);
         z3d_recommendation fit;
-        ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
+        ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_OK)
+            << z3d_error_message();
         double fastest = fit.row[0].seconds;
         for (int k = 1; k < fit.count; k++) fastest = std::fmin(fastest, fit.row[k].seconds);
         EXPECT_NEAR(fastest, best[i], 1e-3 * best[i]) << sizes[i] << " MiB";
@@ -92,7 +93,7 @@ TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
     z3d_hardware hardware = machine(4);
     Config c(TEXT);
     z3d_recommendation fit;
-    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_ERR_MEMORY);
+    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_ERR_MEMORY);
     std::string said = z3d_error_message();
     char missing[32];
     z3d_format_bytes(int64_t(least - 4 * 1048576.0), missing, sizeof missing);
@@ -125,7 +126,7 @@ TEST(Fit, SearchesWhatIsOpen) {
     for (const auto &set : cases) {
         Config c(model + "parallel: {" + set.keys + "}\n");
         z3d_recommendation fit;
-        ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, true, &fit), Z3D_OK)
+        ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, true, nullptr, &fit), Z3D_OK)
             << set.keys << ": " << z3d_error_message();
         if (!*set.keys) fastest = fit.row[0].seconds;
         for (int i = 0; i < fit.count; i++) {
@@ -155,7 +156,7 @@ TEST(Fit, ChoosesWhenParametersAreGathered) {
         z3d_hardware hardware = machine(40);
         Config c(text + gather + "}\n");
         z3d_recommendation fit;
-        z3d_status status = z3d_recommend(c.it, 16, &hardware, true, &fit);
+        z3d_status status = z3d_recommend(c.it, 16, &hardware, true, nullptr, &fit);
         *best = fit.row[0];
         EXPECT_TRUE(status != Z3D_OK || best->gather == c.it->zero_optimization_pipeline_gather);
         return status;
@@ -189,7 +190,8 @@ TEST(Fit, FillsAPipeline) {
         }
     Config c(piped + "none}\n");
     z3d_recommendation fit;
-    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_OK)
+        << z3d_error_message();
     EXPECT_GT(fit.row[0].accumulation, 4);
     EXPECT_NEAR(fit.row[0].seconds, best, 1e-2 * best);
 }
@@ -202,7 +204,8 @@ TEST(Fit, CountsTheCopyOfEachStage) {
              "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_partition: [1, "
              "4]}\n");
     z3d_recommendation fit;
-    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_OK)
+        << z3d_error_message();
     const int64_t blocks = 3 * 12 * 256 * 256; // parameters, without vectors
     for (int i = 0; i < fit.count; i++) EXPECT_GT(fit.row[i].memory.snapshot, 3 * 4 * blocks);
 }
@@ -217,7 +220,7 @@ TEST(Fit, LooksAtTheHostMemoryOfEveryStage) {
              "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_partition: [3, "
              "1]}\n");
     z3d_recommendation fit;
-    EXPECT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_ERR_MEMORY);
+    EXPECT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_ERR_MEMORY);
 }
 
 // A schedule file is for one number of micro-batches: no other is tried.
@@ -234,7 +237,8 @@ TEST(Fit, KeepsTheMicroBatchesOfAScheduleFile) {
              "pipeline_schedule_file: " +
              path + "}\n");
     z3d_recommendation fit;
-    EXPECT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_OK)
+        << z3d_error_message();
     for (int i = 0; i < fit.count; i++) EXPECT_EQ(fit.row[i].accumulation, 4);
     unlink(path.c_str());
 }
@@ -247,7 +251,8 @@ TEST(Fit, RowsAreTrue) {
         z3d_hardware hardware = machine(mib);
         Config c(TEXT);
         z3d_recommendation fit;
-        ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
+        ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_OK)
+            << z3d_error_message();
         for (int i = 0; i < fit.count; i++) {
             const z3d_fit_row &r = fit.row[i];
             Config one(text_of({r.stage, granularity[r.granularity], r.partition ? "true" : "false",
@@ -273,7 +278,8 @@ TEST(Fit, WritesTheBest) {
     Config c(TEXT + "activation_checkpointing: {cpu_checkpointing: auto}\n"
                     "training: {hardware: here.yaml}\n");
     z3d_recommendation fit;
-    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, &fit), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 0, &hardware, true, nullptr, &fit), Z3D_OK)
+        << z3d_error_message();
     z3d_string text = {};
     z3d_config_write(c.it, &text);
     Config again(text.text);

@@ -165,7 +165,7 @@ const std::string MODEL_8B = "model: {num_layers: 10, hidden_size: 8192, num_att
 z3d_status recommend(const std::string &text, int ranks, const z3d_hardware &hardware,
                      z3d_recommendation *found, std::string *written = nullptr) {
     Config c(text);
-    z3d_status status = z3d_recommend(c.it, ranks, &hardware, false, found);
+    z3d_status status = z3d_recommend(c.it, ranks, &hardware, false, nullptr, found);
     z3d_string out = {};
     z3d_config_write(c.it, &out);
     if (written) *written = out.text;

@@ -299,7 +299,8 @@ TEST(Recommend, PartsOfTheDataAxisOverASlowNetwork) {
     z3d_case_destroy(of);
     EXPECT_NEAR(e.time.seconds, found.row[0].seconds, 2e-3 * e.time.seconds);
     ASSERT_EQ(z3d_config_override(same.it, "parallel.collective_algorithm=ring"), Z3D_OK);
-    ASSERT_EQ(z3d_recommend(same.it, 16, &hardware, true, &ring), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(same.it, 16, &hardware, true, nullptr, &ring), Z3D_OK)
+        << z3d_error_message();
     for (int i = 0; i < ring.count; i++) EXPECT_EQ(ring.row[i].layout.cut, Z3D_CUT_NONE);
     EXPECT_GT(ring.row[0].seconds, 1.02 * found.row[0].seconds);
 }
