@@ -1,13 +1,13 @@
 /* The step program's builder: makes a list of instructions from (model, layout, traces,
  * configuration, rank), as a pure function. decide() finds from a group's states (states.c) what
- * must be gathered and reduced, and when. Other code only reads its answers. */
+ * must be gathered and reduced, and when; offload.c decides what goes to host and disk. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "zero/build/builder.h"
 
-/* Steps with more runs of units are refused (MAX_ENTRIES). */
+/* Steps with more units x micro-batches are refused, like those of MAX_ENTRIES. */
 enum { MAX_UNIT_RUNS = 200000 };
 
 static struct decisions decide(const z3d_program_config *config, const z3d_layout *layout,
@@ -51,8 +51,7 @@ static void add_persistent(struct builder *b) {
             int buffer =
                 z3d_builder_buffer(b, of->category, 1, of->name, p->model->group[g].name, -1);
             if (buffer < 0) continue;
-            /* 0 if this pipeline stage does not hold the group, so that buffer numbers are equal on
-             * all stages. */
+            /* 0 bytes on stages without the group: buffer numbers are equal on all stages. */
             p->buffer[buffer].bytes = z3d_state_bytes(p->layout, g, (z3d_state_role)role);
             p->buffer[buffer].group = g;
             p->buffer[buffer].rows = z3d_state_rows(p->layout, g, (z3d_state_role)role);
@@ -168,7 +167,7 @@ static void do_work(struct builder *b, struct work w) {
         z3d_builder_save_input(b, w);
         break;
     case Z3D_CALL_RECOMPUTE:
-        z3d_builder_finish_saves(b); /* one may be of this unit's input */
+        z3d_builder_finish_saves(b); /* perhaps of this unit's input */
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));
@@ -373,9 +372,9 @@ static z3d_status check_delayed(const z3d_program_config *c) {
         (offload->optimizer != Z3D_SPACE_DEVICE && offload->resident <= 0))
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "zero_optimization.offload_optimizer.delayed_param_update: the device does "
-                     "not delay its steps; set offload_optimizer.device to cpu or nvme, and "
-                     "its ratio to 1");
+                     "zero_optimization.offload_optimizer.delayed_param_update: only the host "
+                     "delays steps; set offload_optimizer.device to cpu or nvme, and "
+                     "offload_optimizer.ratio to 1");
 }
 
 static z3d_status check_config(const z3d_program_config *c) {

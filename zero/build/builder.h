@@ -79,13 +79,13 @@ struct piece {
     struct route stepped_parameters, stepped_states; /* to where they are kept */
 };
 
-/* The pieces in the order of the host's steps. The transfers of the first `begun` to the host have
- * started, the first `stepped` are stepped, the states of the first `over` are stored. */
+/* The pieces in the order of the host's steps. Transfers to the host have started for the first
+ * `begun`, the first `stepped` are stepped, the states of the first `over` are stored. */
 struct host_steps {
     struct piece *piece;
     int count, begun, stepped, over;
     /* Delayed steps: the numbers of pieces whose stores of parameters have started, in this order.
-     * The first `stored` stores are over; one work earlier the first `due` had started. */
+     * The first `stored` stores are over; the first `due` started before the current work. */
     int *storing, num_storing, due, stored;
     int64_t elements, done; /* of all pieces; of the stepped ones */
     double beside, been;    /* FLOPs of all work that may overlap the steps; of the work so far */
@@ -124,8 +124,8 @@ struct work {
 
 /* A transfer between pipeline stages: the input of unit `unit`, or its gradient. All ranks start
  * their transfers in the order of `when`. That is the end of the pass that makes the data, if every
- * pass takes its usual time (z3d_schedule_times). So nothing deadlocks: both ends of the first
- * unfinished transfer have started it, or start it before they wait for another one. */
+ * pass takes its usual time (z3d_schedule_times). So nothing deadlocks: each end of the first
+ * unfinished transfer starts it before it waits for another one. */
 struct transfer {
     double when;
     int unit, micro, task; /* task: the one that sends or reads it */
@@ -138,15 +138,15 @@ struct crossing {
     int receive, send;
 };
 
-/* Steps with more entries are refused: every rank's list would take gigabytes. */
+/* A step that starts more entries is refused: every rank's list would take gigabytes. */
 enum { MAX_ENTRIES = 5000000 };
 
 struct builder {
     z3d_program *program;
     int instruction_capacity, slot_capacity, buffer_capacity, num_work;
     bool joins; /* collectives of a unit's groups may be joined: only if the model has a frozen
-                   group. Else a unit with two groups has a table, which is mostly large enough for
-                   a message of its own */
+                   group. Else one of a unit's two groups is a table of embeddings, mostly large
+                   enough for a message of its own */
     struct group_state *group;
     /* Under way: reductions, the oldest first; second halves of reductions in parts; sums of
      * reduced gradients. */
@@ -154,14 +154,14 @@ struct builder {
     int num_reducing;
     int *leaving, num_leaving; /* groups whose gradients may be on their way to host or disk */
     struct host_steps host;
-    int work_over;            /* number of the work that is under way: so many are over */
+    int work_over;            /* number of the current work; equally many are over */
     struct unit_state *state; /* z3d_builder_state */
     struct kept_input *input; /* in the order of z3d_builder_keep */
     int input_capacity, num_inputs;
     struct work saving, storing; /* work whose activation checkpoint is on the way to the host
                                     (saving), or from there to the disk (storing); unit -1: none */
-    int *kept_from; /* by unit: the last unit of its chunk, up to this one, that keeps its input,
-                       -1: none */
+    int *kept_from; /* by unit: of its chunk's units up to this one the last that keeps its
+                       input, -1: none */
     struct work *work;
     z3d_timetables *timetables; /* NULL: the configuration's are used */
     const z3d_timetable *timetable;
@@ -174,8 +174,8 @@ struct builder {
     z3d_status status;     /* first failure; later emits do nothing */
 };
 
-/* list.c. Makes room, so that z3d_builder_emit_slots and z3d_builder_keep have an entry and a kept
- * input to return after a failure. */
+/* list.c. Makes the first room: after a failure z3d_builder_emit_slots and z3d_builder_keep still
+ * have something to return. */
 void z3d_builder_begin(struct builder *b);
 /* A new buffer (-1 for 0 bytes; what, owner, micro: z3d_buffer's) and a new entry. A start sets
  * *ticket to a new one, a wait takes the ticket of its start. */
@@ -208,8 +208,8 @@ struct matrix_move {
 /* moves.c. The axes of a collective on group g: `part` if it is in parts, else all that the group
  * is sharded over. */
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
-/* joined: how many moves, from the first on, travel as one collective: their matrices together fit
- * in a bucket, and this rank's rows of them in a message; 1: the first travels alone. Buffers need
+/* joined: how many moves, from the first on, travel as one collective: together their matrices fit
+ * in a bucket, this rank's rows in a message; 1: the first travels alone. Buffers need
  * not be set. start: starts `count` joined moves, with an entry for each; or a single one, with an
  * entry for each bucket; 0: nothing. */
 int z3d_builder_joined(const struct builder *b, const struct matrix_move *move, int count);
@@ -233,8 +233,8 @@ void z3d_builder_move(struct builder *b, z3d_opcode opcode, z3d_phase phase, int
 void z3d_builder_gather_at_start(struct builder *b);
 void z3d_builder_gather_before(struct builder *b, int at);
 
-/* live.c. The buffer for all rows of group g's parameters. The buffer for its row block: the
- * secondary value, which persists, or the one for all rows. */
+/* live.c. whole: the buffer for all rows of group g's parameters; a new one if they are gathered
+ * before each use. block: that for its row block: the secondary value, or else as whole. */
 int z3d_builder_whole_buffer(struct builder *b, int g);
 int z3d_builder_block_buffer(struct builder *b, int g);
 /* Whether group g keeps a secondary value (hpZ). */
@@ -281,8 +281,8 @@ bool z3d_builder_reads_group(const struct builder *b, int at, int group);
 
 /* transfers.c: transfers between pipeline stages. receive, before a task: receives what it reads.
  * send, after a task: sends what it made. finish_sends: waits for all sends that have started.
- * exchange: two stages hold the group and send each other this rank's shard of its kept gradients;
- * returns the buffer with the other stage's shard. */
+ * exchange: swaps this rank's shard of the group's kept gradients with the other stage that holds
+ * the group; returns the buffer with the other stage's shard. */
 z3d_status z3d_builder_list_transfers(struct builder *b);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);
@@ -299,10 +299,11 @@ int z3d_builder_fetch(struct builder *b, int g, int left);
 int z3d_builder_fetch_sum(struct builder *b, int g, int left);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);
-/* Whether this stage holds group g and the host steps it; all steps of the host. */
+/* steps_on_host: whether the host steps group g of this stage. step_on_host: all steps of the host.
+ */
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
-/* Delayed steps of the host; without offload.delayed these do nothing. begin_delayed: before all
+/* Delayed steps of the host; without offload.delayed nothing is delayed. begin_delayed: before all
  * work. step_before: before an entry writes group g's kept gradients. step_beside: after a unit's
  * entry, which overlaps the steps. store_parameters: after each work. finish_delayed: after all
  * work. */
@@ -313,8 +314,8 @@ void z3d_builder_store_parameters(struct builder *b);
 void z3d_builder_finish_delayed(struct builder *b);
 
 /* activation_checkpointing/checkpoints.c. save_input: after a unit's forward. finish_saves: after
- * the next forward, before other work. load_input: before a recompute. prefetch_input: in backward,
- * for later loads. */
+ * the next forward, before other work but the second half of a backward. load_input: before a
+ * recompute. prefetch_input: in backward, for later loads. */
 void z3d_builder_save_input(struct builder *b, struct work w);
 void z3d_builder_finish_saves(struct builder *b);
 void z3d_builder_load_input(struct builder *b, struct work w);

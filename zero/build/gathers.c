@@ -52,9 +52,8 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
 
 typedef void start_function(struct builder *b, struct matrix_move *move, int count);
 
-/* Calls `start` for the groups that work number `at` reads and that are not gathered: once for the
- * groups of a joined gather, else for each group, so that its gather starts before the next group's
- * fetch. */
+/* Calls `start` for the groups that work number `at` reads and that are not gathered: once for a
+ * joined gather, else group by group: each gather starts before the next group's fetch. */
 static void start_some(struct builder *b, int at, bool at_start, start_function *start) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
     if (at >= b->num_work) return;
@@ -105,7 +104,7 @@ static void fetch_for(struct builder *b, int at, int left) {
     }
 }
 
-/* Elements of the groups that work number `at` gathers; fetched: only from host or disk. */
+/* Elements of the gathered groups that work number `at` reads; fetched: only from host or disk. */
 static int64_t gathered_elements(const struct builder *b, int at, bool fetched) {
     const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     int64_t elements = 0;
@@ -153,7 +152,7 @@ static int gather_ahead(struct builder *b, int at) {
 void z3d_builder_gather_before(struct builder *b, int at) {
     const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     z3d_builder_make_room(b, at);
-    if (widens(b) && b->program->config.overlap) { /* mostly it has started before */
+    if (widens(b) && b->program->config.overlap) { /* mostly widening began earlier */
         start_some(b, at, false, start_widening);
         start_ahead(b, next_unit(b, at), start_widening);
     }
@@ -170,7 +169,7 @@ void z3d_builder_gather_before(struct builder *b, int at) {
     fetch_ahead(b, fetched, ON_LEG_BEFORE);
 }
 
-/* With overlap a gather in parts starts its first half. */
+/* With overlap, gathers in parts start only their first half. */
 static void start_at_start(struct builder *b, struct matrix_move *move, int count) {
     const bool overlap = b->program->config.overlap;
     if (widens(b) && overlap) {
@@ -181,7 +180,7 @@ static void start_at_start(struct builder *b, struct matrix_move *move, int coun
     if (!overlap) z3d_builder_wait(b, b->group[move->group].gathering);
 }
 
-/* In the order of first use: they overlap the forward. */
+/* In the order of first use: with overlap they run beside the forward. */
 void z3d_builder_gather_at_start(struct builder *b) {
     for (int at = 0; at < b->num_work; at++) start_some(b, at, true, start_at_start);
 }

@@ -42,8 +42,8 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
 
 /* ---- reductions, sums ---- */
 
-/* sum_copies and sum_replicated come after the last reduction: once a training step, on the same
- * 1/N of the elements in every ZeRO stage. */
+/* sum_copies and sum_replicated come after the last reduction: once a training step, on this
+ * rank's row in every ZeRO stage. */
 static void emit_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g) {
     z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = b->group[g].sum[0].kept;
@@ -69,7 +69,7 @@ static void wait_sum(struct builder *b, int g) {
 
 /* ---- gathers of reduced gradients ---- */
 
-/* first: the half over the nodes of a gather in parts. The groups' gradients are complete at
+/* first: over the nodes, if the gather is in parts. The groups' gradients are complete at
  * different times, so their gathers are not joined. */
 static void start_sharing(struct builder *b, int g, bool first) {
     const z3d_axes axes = z3d_builder_axes(b, g, first ? Z3D_ROLE_NODES : Z3D_ROLE_BLOCKS);
@@ -79,7 +79,8 @@ static void start_sharing(struct builder *b, int g, bool first) {
         1);
 }
 
-/* After this rank's row is complete: it goes to host or disk, or all rows are gathered. */
+/* After this rank's row is complete: it goes to host or disk, or all rows are gathered, or it stays
+ * as it is. */
 static void share_gradients(struct builder *b, int g) {
     if (z3d_gradients_leave(b->program->layout, g)) {
         z3d_instruction *i =
@@ -107,7 +108,7 @@ static void add_started(struct started *started, struct sum_state *sum, int micr
 }
 
 /* Adds a micro-batch's reduced shard to the kept gradients. If the kept ones leave the device, the
- * first shard is the sum, and later shards are added to the sum that comes back. */
+ * first shard's buffer becomes the sum; later shards are added to the fetched sum. */
 static void keep_shard(struct builder *b, struct sum_state *sum, int micro) {
     const int g = sum->group;
     bool leaves = z3d_gradients_leave(b->program->layout, g);
@@ -153,7 +154,8 @@ static void start_reductions(struct builder *b, struct sum_state *const *sums, i
     }
 }
 
-/* After a reduction: keeps this rank's row. After the last micro-batch it also starts its sum. */
+/* After a reduction: keeps this rank's row. After the last micro-batch it may start sum_copies,
+ * sum_replicated or a gather. */
 static void end_reduction(struct builder *b, struct sum_state *sum, int micro) {
     z3d_program *p = b->program;
     const int g = sum->group;
@@ -187,7 +189,7 @@ static void end_oldest(struct builder *b) {
     wait_narrowings(b);
     for (int n = 0; n < over->count; n++) {
         struct sum_state *sum = over->of[n];
-        if (sum->reducing >= 0) { /* second halves start before the next wait */
+        if (sum->reducing >= 0) { /* a wait follows: second halves start first */
             start_reductions(b, half, halves, over->micro, false);
             halves = 0;
         }
@@ -203,7 +205,7 @@ static void end_oldest(struct builder *b) {
     memmove(b->reducing, b->reducing + 1, (size_t)b->num_reducing * sizeof *b->reducing);
 }
 
-/* Ends the sum's reduction of an earlier micro-batch, so that its buffer can be written again. */
+/* Ends the sum's reduction of an earlier micro-batch, so that this one gets a buffer of its own. */
 static void end_until(struct builder *b, const struct sum_state *sum) {
     while (sum->under_way) {
         wait_narrowings(b);
@@ -215,7 +217,7 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
     struct sum_state *sum = sum_of(b, w, g);
     end_until(b, sum);
-    if (!b->group[g].decided.reduce_kept) { /* reductions of earlier tasks free memory for this */
+    if (!b->group[g].decided.reduce_kept) { /* ending earlier reductions frees memory */
         while (b->num_reducing > 0 && b->reducing[0].task != w.task) end_oldest(b);
         if (b->narrowing.count > 0 && b->narrowing.task != w.task) wait_narrowings(b);
     }
@@ -239,7 +241,7 @@ static int64_t elements_of(const struct builder *b, struct sum_state *const *sum
     return elements;
 }
 
-/* Advances all that is under way; reductions of at most `most` elements stay under way. */
+/* Advances all that is under way; reductions of together `most` elements may stay. */
 static void go_on_reducing(struct builder *b, int64_t most) {
     int64_t elements = 0;
     z3d_builder_go_on_storing(b);
@@ -259,7 +261,7 @@ static void wait_reductions(struct builder *b) {
     if (!b->program->config.overlap) wait_sums(b);
 }
 
-/* Elements of group g's gradients, if their buffer does not persist. */
+/* Elements of group g's gradients, if they are reduced each micro-batch. */
 static int64_t temporary_elements(const struct builder *b, int g) {
     return b->group[g].decided.reduce_kept ? 0 : b->program->layout->group[g].padded;
 }
@@ -288,7 +290,7 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
         complete[count++] = sum;
     }
     if (count == 0 && temporary_under_way(b) == 0) return; /* no wait would free memory */
-    /* Only one unit's second halves can be under way. */
+    /* In parts, only one unit's gradients can be under way. */
     const bool several = count == 0 || !b->group[complete[0]->group].decided.in_parts;
     const int64_t room = p->config.gather_ahead - elements_of(b, complete, count);
     go_on_reducing(b, several && room > 0 ? room : 0);
@@ -306,9 +308,9 @@ static int next_backward(const struct builder *b, int at) {
     return -1;
 }
 
-/* Whether all reductions may stay under way until the backward `next`: none has gradients that go
- * to host or disk, which takes long; and their gradients need at most as much memory as those of
- * `next`. Reductions that `next` ends before it takes memory do not count. */
+/* Whether all reductions may stay under way until the backward `next`: no gradients go to
+ * host or disk, which is slow, and all temporary gradients together need at most as much memory as
+ * those of `next`. The sums that `next` itself ends do not count. */
 static bool may_stay_under_way(const struct builder *b, int next) {
     const struct work w = b->work[next];
     const z3d_unit *unit = &b->program->model->unit[w.unit];

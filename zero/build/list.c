@@ -59,7 +59,8 @@ void z3d_builder_begin(struct builder *b) {
     if (b->status == Z3D_OK) grow_slots(b, z3d_slots_with(Z3D_MAX_UNIT_GROUPS));
 }
 
-/* After a failure: returns an entry that nobody reads, with the first slots (z3d_builder_begin). */
+/* After a failure: returns some entry, whose values do not matter, with the first slots
+ * (z3d_builder_begin). */
 z3d_instruction *z3d_builder_emit_slots(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int slots) {
     z3d_program *p = b->program;

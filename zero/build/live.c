@@ -35,8 +35,8 @@ static int64_t coming(const struct builder *b, int at) {
 }
 
 /* The number of the next work that reads group g; -1: g does not stay. It stays if the next work
- * reads it, if fewer than config.reuse_distance elements of other groups are gathered before its
- * next use, or with gather_per_step. */
+ * reads it, if fewer than config.reuse_distance elements of other groups are read before its next
+ * use, or with gather_per_step. */
 static int stays_for(const struct builder *b, int at, int g) {
     const z3d_program_config *c = &b->program->config;
     const int64_t most = c->pipeline.gather_per_step ? INT64_MAX : c->reuse_distance;
@@ -86,8 +86,7 @@ static int64_t live_with(const struct builder *b, int at) {
     return elements;
 }
 
-/* The gathered group whose next reader is the last one, if that comes after work number `at`; -1:
- * none. */
+/* The gathered group whose next reader comes latest, if after work number `at`; -1: none. */
 static int wanted_last(const struct builder *b, int at) {
     int last = -1;
     for (int g = 0; g < b->program->model->num_groups; g++) {

@@ -245,8 +245,8 @@ static void start_store(struct builder *b, int k) {
     z3d_builder_advance(b, &b->host.piece[k].stepped_parameters, ON_LAST_LEG);
 }
 
-/* Under way together: pieces that arrive, the piece that is stepped, and the piece before it, which
- * is stored. */
+/* Under way together: pieces that arrive, the piece that is stepped and, if there are buffers for
+ * it, the piece before, which is stored. */
 static void step_next(struct builder *b) {
     const z3d_program_config *c = &b->program->config;
     struct host_steps *host = &b->host;
@@ -277,8 +277,8 @@ void z3d_builder_step_on_host(struct builder *b) {
 
 /* ---- delayed: one training step later, beside forward and backward ---- */
 
-/* Whether this work leads to a write of the kept gradients of the unit's group number `s`: a
- * backward that adds to them, or the one that completes the gradients that are added to them. */
+/* Whether this backward writes the kept gradients of the unit's group number `s`: itself or, as the
+ * last one of a micro-batch, by keep_shard. */
 static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
     const int g = b->program->model->unit[work.unit].group[s];
     const bool backward = work.kind == Z3D_CALL_BACKWARD || work.kind == Z3D_CALL_BACKWARD_WEIGHT;
@@ -324,14 +324,14 @@ static void finish_parameters(struct builder *b, int end) {
                             ARRIVED);
 }
 
-/* Whether the stepped share of all elements, with the next piece, is at most the share of the FLOPs
+/* Whether the stepped elements, with the next piece, are at most the same share of all as the FLOPs
  * so far. */
 static bool is_due(const struct host_steps *host) {
     const double elements = (double)(host->done + host->piece[host->stepped].subject.count);
     return elements * host->beside <= host->been * (double)host->elements;
 }
 
-/* The host's steps advance as the work that overlaps them does. */
+/* The host's steps keep pace with the work that overlaps them. */
 void z3d_builder_step_beside(struct builder *b) {
     struct host_steps *host = &b->host;
     if (host->count == 0) return;

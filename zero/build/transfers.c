@@ -9,8 +9,8 @@
 
 /* ---- the list of transfers ---- */
 
-/* Adds the transfer of task number `task` between chunk `chunk` and the one before it, if there is
- * one. */
+/* Adds the transfer of task number `task` between chunk `chunk` and the chunk before it, if data
+ * crosses stages there. */
 static void add_transfer(struct builder *b, int task, int chunk, bool gradient, bool send) {
     const z3d_program *p = b->program;
     const int *stage = p->layout->stage_of_chunk;
@@ -30,7 +30,7 @@ static void add_transfer(struct builder *b, int task, int chunk, bool gradient, 
 }
 
 /* Both ends have this order. At equal times inputs come before gradients, and a chunk receives
- * before it sends, because a receive can start a task ahead. */
+ * before it sends: so its receive can start one task early. */
 static int in_order(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->when != y->when) return x->when < y->when ? -1 : 1;
@@ -64,7 +64,7 @@ z3d_status z3d_builder_list_transfers(struct builder *b) {
 
 /* ---- entries ---- */
 
-/* OWN: tensor ranks have equal copies, so that each sends a part. ALL: each has other rows. */
+/* OWN: tensor ranks have equal copies, so each sends a part. ALL: each sends all that it has. */
 static z3d_rows rows_of(const z3d_program *p) {
     const bool equal = p->layout->tensor_size > 1 && !z3d_model_splits_rows(p->model, p->mode);
     return equal ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
@@ -137,7 +137,7 @@ void z3d_builder_finish_sends(struct builder *b) {
 }
 
 /* Starts transfers, in order, up to the one that the task needs. With overlap it also starts those
- * up to the next task's, if all of them are receives. */
+ * up to the next task's, as long as they are receives. */
 void z3d_builder_receive(struct builder *b, int task) {
     if (!b->of_task) return;
     bool ahead = b->program->config.overlap && task + 1 < b->num_tasks;

@@ -23,8 +23,8 @@ bool z3d_builder_recomputes(const z3d_program *p, int unit) {
            p->model->unit[unit].checkpoint && !z3d_model_is_last(p->model, unit);
 }
 
-/* Of the recomputed units that follow each other in a chunk, the first and then one in
- * `checkpoint_every` keep their inputs. */
+/* In each run of recomputed units of a chunk, the first and every `checkpoint_every`-th after it
+ * keep their inputs. */
 static void place_checkpoints(struct builder *b) {
     const z3d_program *p = b->program;
     int every = p->config.checkpoint_every > 1 ? p->config.checkpoint_every : 1, kept = -1;

@@ -158,7 +158,7 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     }
     *index = low;
     if (column == (low > 0 ? cell_at(c, low - 1)->end : 0)) return Z3D_OK;
-    if (c->count == c->capacity) move_gap(c, c->count); /* a larger array has its room at its end */
+    if (c->count == c->capacity) move_gap(c, c->count); /* growing adds room at the end */
     Z3D_TRY(z3d_grow(c->count, &c->capacity, sizeof *c->cell, "the verifier's cells", &c->cell));
     move_gap(c, low);
     c->cell[low] = *cell_at(c, low);
@@ -169,7 +169,7 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     return Z3D_OK;
 }
 
-/* Joins equal neighbours of the cells `from` to `to`, so that finished buckets become one cell. */
+/* Joins equal neighbours among cells `from` to `to`: finished buckets become one cell. */
 static void join(z3d_cells *c, int from, int to) {
     int kept = from;
     move_gap(c, to + 1);
@@ -245,8 +245,8 @@ static z3d_status use_rows_of(const z3d_flow *flow, const char *what, z3d_cells 
     if (known && !whole)
         return z3d_flow_fail(flow,
                              "the rows of its %s have %lld columns, but had %lld in an earlier "
-                             "entry; in between all rows of this rank's block must hold one value, "
-                             "all other rows one value, and no started entry may use them",
+                             "entry; for this, rows of this rank's block must hold one value, all "
+                             "other rows one value, and no started entry may use them",
                              what, (long long)o->columns, (long long)c->columns);
     if (known) {
         c->cell[0] = *first;

@@ -1,5 +1,5 @@
 /* The verifier's simple checks: indices are in range, persistent buffers are as the layout says,
- * and buffers that are alive at the same time do not overlap. */
+ * and buffers that are alive at the same time do not overlap in a planned arena. */
 #include <limits.h>
 #include <search.h>
 #include <stdlib.h>
@@ -42,8 +42,8 @@ static z3d_status check_joined(const z3d_program *p, int index) {
         return Z3D_OK;
     return FAIL_ENTRY(
         p, index,
-        "it has %lld columns, from column %lld on, of the %lld columns of a joined collective, "
-        "but its neighbours or its own matrix have other columns",
+        "as a part of a joined collective it has %lld columns from column %lld on, of %lld; this "
+        "does not fit its neighbours or its own matrix",
         (long long)in->count, (long long)in->column, (long long)in->columns);
 }
 
@@ -64,8 +64,8 @@ static z3d_status check_part(const z3d_program *p, int index) {
                       (long long)in->count, (long long)in->first, (long long)part);
 }
 
-/* Fields that this kind of entry does not use have the builder's defaults, because the rules and
- * the executor may read them. */
+/* The fields below have the builder's defaults in kinds of entries that do not use them, because
+ * the rules and the executor may read them. */
 static z3d_status check_unused_fields(const z3d_program *p, int index, bool columns) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -202,7 +202,7 @@ static z3d_status check_persistents(const z3d_program *p) {
                                 z3d_program_batch_bytes(p, m, f)));
     for (int g = 0; g < groups; g++) Z3D_TRY(check_group_buffers(p, g));
     for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++)
-        Z3D_TRY(check_plain(p, z3d_program_cache_buffer(p, u), "its cache",
+        Z3D_TRY(check_plain(p, z3d_program_cache_buffer(p, u), "a cache",
                             z3d_program_cache_bytes(p, u)));
     for (int i = needed; i < p->num_buffers; i++)
         if (p->buffer[i].persistent)
@@ -236,7 +236,7 @@ static z3d_status check_lifetimes(const z3d_program *p) {
     return Z3D_OK;
 }
 
-/* The disk and host memory exchange whole blocks. */
+/* Disk and host memory exchange whole blocks of the disk. */
 static z3d_status check_place(const z3d_program *p, int index) {
     const z3d_buffer *b = &p->buffer[index];
     const bool blocks = b->space != Z3D_SPACE_DEVICE && p->arena[Z3D_SPACE_DISK] > 0;
@@ -270,7 +270,7 @@ static int by_address(const void *a, const void *b) {
     return x->offset + x->bytes <= y->offset ? -1 : y->offset + y->bytes <= x->offset;
 }
 
-/* living: a search tree. A birth finds a living buffer that shares addresses with the new one. */
+/* living: a search tree. A birth finds another living buffer if their addresses overlap. */
 static z3d_status change_living(const z3d_program *p, const event *event, void **living) {
     const z3d_buffer *b = event->buffer;
     if (event->time % 2 != 0) {

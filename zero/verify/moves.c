@@ -1,8 +1,8 @@
 /* The rules of moves: within a rank, between ranks, between pipeline stages. */
 #include "zero/verify/rules.h"
 
-/* Whether `v` is of the kind of data that the entry moves, and of its group, or of the unit whose
- * output the entry's unit reads. */
+/* Whether `v` is the kind of data that the entry moves: of its group, or of the unit whose output
+ * the entry's unit reads. */
 static bool is_moved(const z3d_flow *flow, z3d_value v) {
     switch (info(flow)->moves) {
     case Z3D_MOVES_PARAMETERS:
@@ -18,8 +18,8 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
     }
 }
 
-/* Whether the value differs from rank to rank: an addend of a sum over ranks, or a unit's output if
- * each tensor rank has other rows of it. */
+/* Whether the value is not yet complete or not everywhere: an addend of a sum over ranks or chunks,
+ * or a unit's output if each tensor rank has other rows of it. */
 static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
     bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
     return v.kind == Z3D_VALUE_GRADIENT_SUM || v.partial != 0 ||
@@ -49,8 +49,8 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         }
         out->partial &= ~axes;
         break;
-    case Z3D_CLASS_ALL_REDUCE: /* the row has one value, also if not all of its columns are summed
-                                */
+    case Z3D_CLASS_ALL_REDUCE: /* the row counts as one value, even if only some columns are
+                                  summed */
         if ((held.partial & axes) != axes || held.partial & Z3D_PARTIAL_TWIN)
             must = "parts of a sum";
         out->partial &= ~axes;
@@ -67,8 +67,8 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
 }
 
 /* The operands of a move. A move without a source buffer works in place: an all-gather reads this
- * rank's rows and writes the others; any other move reads and writes all of `to`. A sum must have a
- * source buffer. */
+ * rank's rows and writes the others; a copy reads `to` and leaves it; any other move reads and
+ * writes all of `to`. A sum must have a source buffer. */
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
@@ -81,8 +81,8 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     return Z3D_OK;
 }
 
-/* *value: in: what is added; out: what `to` then holds. The next sums are added to those in `to`,
- * or, if `to` has all sums of its own chunk, the other chunk's sum. */
+/* *value: in: what is added; out: what `to` then holds. Added are the next sums of one chunk or,
+ * once these are all in `to`, the other chunk's sum. */
 static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
     z3d_value before;
     Z3D_TRY(z3d_flow_take(flow, *to, &before));
@@ -115,7 +115,8 @@ static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from
                          z3d_space_text(b));
 }
 
-/* Between a start and its wait no other entry may use these columns of the packed matrix. */
+/* Between a start and its wait no other entry may use these columns of the joined collective's
+ * matrix. */
 static z3d_status check_packed(z3d_flow *flow, bool start) {
     const z3d_instruction *in = entry(flow);
     if (in->columns == 0) return Z3D_OK;

@@ -6,7 +6,7 @@ int64_t z3d_flow_group_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, 
     const z3d_buffer *b = &flow->program->buffer[o->buffer];
     int64_t elements = z3d_rows_elements(&flow->program->layout->group[o->group], b->rows);
     if (b->rows == Z3D_ROWS_OWN && z3d_instruction_has_columns(entry(flow)))
-        elements = o->first + o->count - b->first_column; /* the buffer may end there */
+        elements = o->first + o->count - b->first_column; /* it may end after the operand */
     return z3d_bytes_of(dtype, tensors * elements);
 }
 
@@ -18,7 +18,7 @@ static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
     if (o->group >= 0) return z3d_flow_group_bytes(flow, o, m.tensors, m.dtype);
     bool own = p->buffer[o->buffer].rows == Z3D_ROWS_OWN;
     bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
-    if (!own && !pads) /* the whole output has no padding */
+    if (!own && !pads) /* the whole output, without padding */
         return output_bytes(flow, source_of(flow));
     return z3d_bytes_of(m.dtype, (own ? 1 : m.ranks) * m.columns * m.tensors);
 }

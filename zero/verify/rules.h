@@ -1,10 +1,10 @@
 /* Private to the verifier: the values that buffers hold, the symbolic run, and the rules of the
- * classes. Values are named as in the naive step: for every micro-batch forward and backward
- * through all units; gradients added in that order, reduced over the data group once a step or once
- * a micro-batch; partial gradients of replicated parameters summed over the tensor group; one
- * optimizer step for each group. A frozen group has no gradient and no step, and backward ends at
- * the first unit with trained parameters. The naive step has no stages, buckets or overlap. If an
- * entry's operands hold values of the naive step, its result is a value of the naive step. */
+ * classes. Values are named as in the naive step. It runs each micro-batch forward and backward
+ * through all units, adds gradients in that order, reduces them over the data group once a step or
+ * once a micro-batch, sums partial gradients of replicated parameters over the tensor group, and
+ * runs one optimizer step for each group. A frozen group has no gradient and no step, and backward
+ * ends at the first unit with trained parameters. The naive step has no stages, buckets or overlap.
+ * If an entry's operands hold values of the naive step, its result is a value of the naive step. */
 #ifndef ZERO3D_ZERO_VERIFY_RULES_H
 #define ZERO3D_ZERO_VERIFY_RULES_H
 
@@ -13,7 +13,7 @@
 
 /* A contribution is what one unit's backward of one micro-batch adds to a sum of gradients. */
 typedef enum z3d_value_kind {
-    Z3D_VALUE_NOTHING,         /* no value: never written, released, overwritten or undefined */
+    Z3D_VALUE_NOTHING,         /* no value: undefined, released, overwritten or never written */
     Z3D_VALUE_OUTPUT,          /* of unit `of`, micro-batch `micro` */
     Z3D_VALUE_OUTPUT_GRADIENT, /* the loss's gradient with respect to that output */
     Z3D_VALUE_SAVED,      /* what unit `of` saved for its backward; count 1: after the input half of
@@ -22,8 +22,8 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_PARAMETERS, /* of group `of`; count: 0 before, 1 after the optimizer step */
     Z3D_VALUE_OPTIMIZER,  /* its optimizer state, likewise */
     Z3D_VALUE_ADDED,      /* its state of an added class, whose role is `count`; it never changes */
-    Z3D_VALUE_GRADIENT_SUM,  /* the first `count` contributions to this rank's sum number `micro` of
-                                group `of`'s gradients; 0 if a step has only one sum */
+    Z3D_VALUE_GRADIENT_SUM,  /* the first `count` contributions to this rank's sum `micro` (0 if a
+                                step has one) of group `of`'s gradients */
     Z3D_VALUE_GRADIENT_TWIN, /* the reduced sum of the other pipeline stage that holds the group */
     Z3D_VALUE_GRADIENT_REDUCED, /* sums `micro` to `micro` + `count` - 1, reduced and added */
     Z3D_VALUE_GRADIENT_LATE     /* the previous step's gradients (offload.delayed) */
@@ -55,8 +55,8 @@ typedef struct z3d_cell {
 /* The cells of a buffer, in the order of columns. It is a gap buffer: the free space is before cell
  * `gap`, the place of the last change, because the next change is mostly near it. The columns are
  * those of one group's matrix: a write for another group makes all values undefined. A row is a
- * shard or a block. An entry may use the other kind of row only if no started entry uses the
- * buffer, and each kind of rows holds one value, own and near rows the same. */
+ * shard or a block. An entry may change which of both only if no started entry uses the buffer, the
+ * own and near rows hold one value, and so do the far rows. */
 typedef struct z3d_cells {
     int count, gap;
     int group; /* whose matrix, -1: none */
@@ -72,7 +72,7 @@ typedef struct z3d_flow {
     z3d_cells *cells;  /* by buffer */
     int *started;      /* by ticket: the started entry that no wait has ended, -1: none */
     int *total;        /* by group and use: number of contributions of one micro-batch */
-    int *place;        /* by unit and number of its group: the number of its contribution */
+    int *place;        /* by unit and its group's place in it: contributions before its own */
     bool *squared;     /* by group: square_grads has added up its squares */
     int losses;        /* micro-batches whose loss was added */
     bool begun, ended; /* ended: step_control, sum_loss or gather_output ran */
@@ -82,8 +82,8 @@ typedef struct z3d_flow {
 z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out);
 void z3d_flow_release(z3d_flow *flow);
 
-/* Fails with ERR_PROGRAM "entry 12, reduce_grads block.3 (...): why", as all checks below do. Those
- * may also fail with ERR_MEMORY. */
+/* Fails with ERR_PROGRAM "entry 12, reduce_grads block.3 (...): why". So do the checks below, which
+ * may also fail with ERR_MEMORY; those of buffers name the buffer instead. */
 z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 const char *z3d_slot_text(int slot);         /* "output gradient" */
@@ -114,9 +114,9 @@ z3d_status z3d_flow_set(z3d_flow *flow, int group, z3d_state_role role, z3d_rows
 z3d_status z3d_flow_expect(z3d_flow *flow, int group, z3d_state_role role, z3d_rows rows,
                            z3d_value value);
 
-/* memory.c. fields: the numbers that entry `index` uses are within their ranges, and its axes have
- * a process group. entries: so are all fields of all entries. memory: lifetimes, addresses,
- * persistent buffers. */
+/* memory.c. z3d_verify_fields: the numbers that entry `index` uses are within their ranges, and its
+ * axes have a process group. z3d_verify_entries: the same for all entries. z3d_verify_memory:
+ * lifetimes, addresses, persistent buffers. */
 z3d_status z3d_verify_fields(const z3d_program *program, int index);
 z3d_status z3d_verify_entries(const z3d_program *program);
 z3d_status z3d_verify_memory(const z3d_program *program);
@@ -224,13 +224,13 @@ static inline int source_of(const z3d_flow *flow) {
 
 /* ---- operands.c ---- */
 
-/* Bytes that the operand needs in its buffer, which has rows of a group's `tensors` matrices. */
+/* Bytes that the operand needs; its buffer has rows of `tensors` matrices of one group. */
 int64_t z3d_flow_group_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
                              z3d_dtype dtype);
 /* A move's operand. It must exist and be large enough. */
 z3d_status z3d_flow_moved_operand(const z3d_flow *flow, int slot, z3d_buffer_operand *out);
 z3d_status z3d_flow_must_not_persist(const z3d_flow *flow, int slot);
-/* No other slot may have this buffer: an entry may read and write in any order. */
+/* No other slot may have this buffer: reads and writes of an entry have no fixed order. */
 z3d_status z3d_flow_must_be_alone(const z3d_flow *flow, int slot);
 /* The slot's buffer must have at least `bytes`. read: it must hold `value`. write: it gets it. */
 z3d_status z3d_flow_read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value);

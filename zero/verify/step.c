@@ -1,4 +1,4 @@
-/* The rules of step_begin, step_control, the norm and the optimizer. */
+/* The rules of step_begin, step_control, the norm, the optimizer, and the results of a step. */
 #include "zero/verify/rules.h"
 
 z3d_status z3d_rule_begin_step(z3d_flow *flow) {
@@ -96,7 +96,7 @@ z3d_status z3d_rule_optimizer(z3d_flow *flow) {
     return z3d_flow_write(flow, states, optimizer_of(group, true));
 }
 
-/* A delayed update uses the previous step's results; step_control overwrites them. */
+/* A delayed update comes before step_control, which overwrites its inputs. */
 static z3d_status check_control(const z3d_flow *flow) {
     if (flow->ended != config_of(flow)->offload.delayed) return Z3D_OK;
     return z3d_flow_fail(flow, flow->ended
@@ -105,7 +105,7 @@ static z3d_status check_control(const z3d_flow *flow) {
                                    : "it must come after step_control");
 }
 
-/* The optimizer on columns of a group, in host memory. The master copy gives the parameters. */
+/* The optimizer on columns of a group, in host memory. Parameters come from the master copy. */
 z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     const int group = entry(flow)->group;

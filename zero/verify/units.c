@@ -144,7 +144,7 @@ static z3d_status read_output_gradient(z3d_flow *flow) {
                : z3d_flow_fail(flow, "the loss of micro-batch %d was not computed", in->micro);
 }
 
-/* A unit may change saved memory in place; the first half of backward leaves it to the second. */
+/* Backward may change saved memory in place; its first half keeps it for the second. */
 static z3d_status use_saved(z3d_flow *flow, const z3d_trace *trace, z3d_call call) {
     const z3d_instruction *in = entry(flow);
     bool first = call == Z3D_CALL_BACKWARD_INPUT, second = call == Z3D_CALL_BACKWARD_WEIGHT;

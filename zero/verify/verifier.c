@@ -1,7 +1,7 @@
 /* The verifier of one rank's program: runs it symbolically against the naive step (rules.h says
  * how values are named), with a rule for every class of instructions. It reads neither ZeRO's stage
- * nor overlap. The configuration says what a step means (micro-batches, reductions, types), the
- * layout what this rank keeps, and where. */
+ * nor overlap. The configuration says what a step means (micro-batches, reductions, types). The
+ * layout says what this rank keeps, and where. */
 #include <string.h>
 
 #include "zero/verify/rules.h"
@@ -93,8 +93,8 @@ static z3d_status perform(z3d_flow *flow) {
     }
 }
 
-/* For the states of added classes, which no entry may write: sets them at the start, checks them at
- * the end. */
+/* Calls `check` for the states of added classes: at the start to set them, at the end to check that
+ * they are unchanged, because no entry may write them. */
 static z3d_status keep_added(z3d_flow *flow, int group,
                              z3d_status (*check)(z3d_flow *flow, int group, z3d_state_role role,
                                                  z3d_rows rows, z3d_value value)) {
@@ -106,8 +106,8 @@ static z3d_status keep_added(z3d_flow *flow, int group,
     return Z3D_OK;
 }
 
-/* Parameters are up to date in the rows that this rank steps; with config.gathered, in all rows
- * that it keeps. Other rows may be old: here they are undefined. */
+/* Parameters are up to date in the rows whose value this rank keeps; with config.gathered, in all
+ * rows that it keeps. Other rows may be old: here they are undefined. */
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int g = 0; g < p->model->num_groups; g++) {
@@ -155,7 +155,7 @@ static z3d_status check_end(z3d_flow *flow) {
         flow->at = flow->started[t];
         return z3d_flow_fail(flow, "nothing waits for it");
     }
-    flow->at = p->num_instructions; /* "the end of the program" */
+    flow->at = p->num_instructions; /* in messages: the end of the program */
     if (!flow->ended)
         return z3d_flow_fail(flow, "%s is missing",
                              trains(flow) ? "step_control" : "the entry that gives the result");

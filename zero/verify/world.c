@@ -1,12 +1,12 @@
 /* Plays the programs of all ranks against each other. Every rank has one queue of all its
  * collectives, sends and receives, of all groups, in the order of their starts. A collective
- * completes when it is the head of every member's queue, with the same operands. A send and its
+ * completes when it is the head of every member's queue, with the same fields. A send and its
  * receive complete when each is the head of its rank's queue: nothing is buffered. NCCL with an old
  * driver works in this way. Every other backend is less strict, so programs that pass cannot
  * deadlock. A start puts its collective into the queue and continues. A wait, an inner collective
- * of a unit, or a collective without a start stops the rank until the collective is complete. A
- * rank runs until it must wait, and runs again when a head of its queue completes; so the play
- * always ends. */
+ * of a unit, an exchange or a result stops the rank until the collective is complete. A rank runs
+ * until it must wait, and again only when its queue's head completes; queues are finite, so the
+ * play ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,7 +247,7 @@ static z3d_status take_part(world *w, int rank, int child, bool *over) {
         p->posted = true;
         Z3D_TRY(enqueue(w, rank, (queued){p->entry, child}));
     }
-    *over = !waits(&p->lane); /* it was the last one started */
+    *over = !waits(&p->lane); /* the queue is empty: it was the last */
     if (*over) p->posted = false;
     return Z3D_OK;
 }
@@ -409,7 +409,7 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     return play_world(programs, count, RANK, &programs[0]->mesh);
 }
 
-/* Ranks with equal programs reach each collective together, so one of them plays for all. */
+/* The programs of a stage's ranks communicate alike, so one of them plays for all. */
 z3d_status z3d_program_verify_classes(z3d_program *const *programs, int stages) {
     z3d_mesh alone;
     Z3D_TRY(z3d_mesh_make(1, 1, stages, 0, &alone));
