@@ -20,7 +20,7 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
         .gather_each_use = !all_parameters,
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .in_parts = g->block > 1,
-        /* Nothing reads these for a frozen group. */
+        /* Nothing reads these for a frozen group, whose optimizer has the axes of its value. */
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
         .sum_copies = g->copy_axes != Z3D_AXES_NONE,

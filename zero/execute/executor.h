@@ -123,7 +123,8 @@ typedef struct z3d_run {
 } z3d_run;
 z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
                             int tensor);
-/* Finds a tensor's state and its number in the state (of a parameter: the master copy). */
+/* Finds a tensor's state and its number in the state (of a parameter: the master copy). The group
+ * must have this kind. */
 void z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
                        z3d_state_role *role, int *tensor);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);

@@ -23,7 +23,8 @@ static int *find(const z3d_terms *terms, const z3d_term *term) {
     return &terms->place[at];
 }
 
-/* Makes room for one more term; at most half of the places are taken. */
+/* Makes room for one more term; at most half of the places are taken. After a failure nothing may
+ * be added: the places are still those of fewer terms. */
 static z3d_status grow(z3d_terms *terms) {
     int *place;
     if (terms->count < terms->capacity) return Z3D_OK;

@@ -16,7 +16,8 @@ typedef enum z3d_call {
     Z3D_CALL_COUNT
 } z3d_call;
 
-/* A run of unit number `unit`, without a device, process groups and addresses. */
+/* A run of unit number `unit`: its sizes and axes, without a device, process groups, addresses and
+ * what differs between calls. */
 z3d_unit_run z3d_unit_run_of(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, z3d_mode mode, int unit);
 /* Calls the unit's function. Errors: the unit's. */

@@ -265,7 +265,7 @@ static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, 
         c->group = o.group;
         const z3d_buffer_operand all = {
             .buffer = o.buffer, .group = o.group, .rows = Z3D_ROWS_ALL, .count = INT64_MAX};
-        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){0}));
+        Z3D_TRY(apply(flow, what, all, WRITE, true, nothing));
     }
     Z3D_TRY(use_rows_of(flow, what, c, &o));
     if (o.columns == 0 && o.group >= 0) o.count = c->columns > 0 ? c->columns : INT64_MAX;

@@ -161,11 +161,11 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s, must be %s: persistent, %s, with %lld bytes, %s of parameter "
-                     "group %d (-1: none); but it is %spersistent, %s, with %lld bytes, %s of "
-                     "group %d",
+                     "group %d (-1: none); but it is %s, %s, with %lld bytes, %s of group %d",
                      index, z3d_buffer_name(b).text, what, z3d_space_text(space), (long long)bytes,
-                     rows_text(rows), group, persists ? "" : "not ", z3d_space_text(b->space),
-                     (long long)b->bytes, rows_text(b->rows), b->group);
+                     rows_text(rows), group,
+                     persists ? "persistent" : "not alive throughout as a whole",
+                     z3d_space_text(b->space), (long long)b->bytes, rows_text(b->rows), b->group);
 }
 
 /* The same for a buffer that is not a parameter group's state. */
@@ -271,9 +271,9 @@ static int by_address(const void *a, const void *b) {
 }
 
 /* living: a search tree. A birth finds another living buffer if their addresses overlap. */
-static z3d_status change_living(const z3d_program *p, const event *event, void **living) {
-    const z3d_buffer *b = event->buffer;
-    if (event->time % 2 != 0) {
+static z3d_status change_living(const z3d_program *p, const event *change, void **living) {
+    const z3d_buffer *b = change->buffer;
+    if (change->time % 2 != 0) {
         tdelete(b, living, by_address);
         return Z3D_OK;
     }
