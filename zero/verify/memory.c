@@ -164,7 +164,7 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
                      "group %d (-1: none); but it is %s, %s, with %lld bytes, %s of group %d",
                      index, z3d_buffer_name(b).text, what, z3d_space_text(space), (long long)bytes,
                      rows_text(rows), group,
-                     persists ? "persistent" : "not alive throughout as a whole",
+                     persists ? "persistent" : "not persistent, or only in part",
                      z3d_space_text(b->space), (long long)b->bytes, rows_text(b->rows), b->group);
 }
 
