@@ -126,25 +126,31 @@ TEST(Verifier, RefusesWhatDoesNotTravelAsOne) {
         return c.buffers[(size_t)joined(c).buffer[Z3D_SLOT_WORKSPACE]];
     };
     const Wrong list[] = {
-        {"another column", o, [](Copy &c) { joined(c).column = 64; }, {"but its neighbours"}},
-        {"more columns", o, [](Copy &c) { joined(c).columns += 64; }, {"but its neighbours"}},
+        {"another column",
+         o,
+         [](Copy &c) { joined(c).column = 64; },
+         {"does not fit its neighbours"}},
+        {"more columns",
+         o,
+         [](Copy &c) { joined(c).columns += 64; },
+         {"does not fit its neighbours"}},
         {"one is missing",
          o,
          [](Copy &c) {
              c.entries.erase(c.entries.begin() + c.find(Z3D_OP_GATHER_PARAMS, 1, Z3D_PHASE_START));
          },
-         {"but its neighbours"}},
+         {"does not fit its neighbours"}},
         {"waits in another order",
          o,
          [](Copy &c) {
              const size_t wait = (size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_WAIT);
              std::swap(c.entries[wait], c.entries[wait + 1]);
          },
-         {"but its neighbours"}},
+         {"does not fit its neighbours"}},
         {"a packed matrix of their own",
          o,
          [](Copy &c) { joined(c).buffer[Z3D_SLOT_WORKSPACE] = joined(c).buffer[Z3D_SLOT_INPUT]; },
-         {"but its neighbours"}},
+         {"does not fit its neighbours"}},
         {"a short packed matrix",
          o,
          [packed](Copy &c) { packed(c).bytes -= 2; },
