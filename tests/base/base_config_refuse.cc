@@ -226,6 +226,21 @@ TEST(Refuse, BombsAtOnce) {
     std::string keys;
     for (int i = 0; i < 50000; i++) keys += "? ";
     expect_refused(keys, "1:3: a list or mapping as a key");
+    std::string names;
+    for (int i = 0; i < 1 << 18; i++) names += ",a";
+    names[0] = '{';
+    expect_refused(names, "1:2: unknown key a");
+    names[0] = '[';
+    expect_refused("steps_per_print: " + names, "1:262159: too many keys and values",
+                   "at most 131072");
+}
+
+/* The mapping, its key and the list are nodes, too. */
+TEST(Refuse, OneKeyOrValueTooMany) {
+    std::string items = "steps_per_print: [0";
+    for (int i = 1; i < (1 << 17) - 3; i++) items += ",0";
+    Config most(items + "]");
+    expect_refused(items + ",0]", "1:262159: too many keys and values");
 }
 
 TEST(Refuse, KeysOfLaterVersionsUnlessTheyAskForNothing) {

@@ -106,6 +106,18 @@ static void check_speeds(config_checker *k) {
     free(speed);
 }
 
+bool config_check_ranks_speeds(config_checker *k, int ranks) {
+    int count;
+    if (!config_sound(k, SPEEDS, NULL)) return true;
+    if (z3d_config_device_speeds(k->c, NULL, 0, &count) != Z3D_SPEEDS_LIST) return true;
+    if (count == ranks) return true;
+    config_complain(k, SPEEDS,
+                    "the list has %d number%s, but there are %d ranks; write one number per rank, "
+                    "or measured",
+                    count, z3d_plural(count), ranks);
+    return false;
+}
+
 static void check_parallel(config_checker *k) {
     config_check_pipeline(k);
     check_speeds(k);

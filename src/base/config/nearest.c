@@ -1,8 +1,6 @@
-/* Guesses the key or option that a misspelt name means, and the keys that an unknown setting of
- * another framework may be about. */
+/* Guesses the key or option that a misspelt name means. */
 #include "src/base/config/table.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,36 +83,6 @@ static const struct {
     {"lora.lora_dropout", "lora.dropout"},
     {"lora.target_modules", "lora.targets .lora_target_modules"},
 };
-
-static int min3(int a, int b, int c) {
-    int least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-int z3d_word_distance(const char *a, const char *b) {
-    size_t m = strlen(a), n = strlen(b);
-    if (m >= Z3D_WORD || n >= Z3D_WORD) return Z3D_FAR_AWAY;
-    int rows[3][Z3D_WORD + 1];
-    int *before = rows[0], *last = rows[1], *now = rows[2];
-    for (size_t j = 0; j <= n; j++) last[j] = (int)j;
-    for (size_t i = 1; i <= m; i++) {
-        now[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            x = x == '-' ? '_' : x;
-            now[j] = min3(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                before[j - 2] + 1 < now[j]) {
-                now[j] = before[j - 2] + 1;
-            }
-        }
-        int *free_row = before;
-        before = last;
-        last = now;
-        now = free_row;
-    }
-    return last[n];
-}
 
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size) {
     char option[Z3D_WORD];
@@ -202,54 +170,4 @@ const char *z3d_config_key_named(const char *name) {
             known = config_table[i].path;
     }
     return known && config_find(known) >= 0 ? known : NULL;
-}
-
-/* ---- settings of other frameworks ---- */
-
-/* Words in the name of a setting that may be about a key. Such a key gets no default of the other
- * framework. */
-static const struct {
-    const char *path, *words;
-} matters[] = {
-    {"model.attention_dropout", "dropout"},
-    {"model.hidden_dropout", "dropout"},
-    {"model.intermediate_size", "ffn intermediate mlp"},
-    {"model.num_key_value_heads", "heads groups kv"},
-    {"model.rope_scaling", "rope rotary"},
-    {"model.tie_word_embeddings", "tie tied untie share"},
-    {"gradient_clipping", "clip clipping grad-norm gradient-norm"},
-    {"zero_optimization.stage", "zero fsdp shard sharding"},
-    {"activation_checkpointing.granularity", "recompute recomputation checkpointing"},
-    {"data_types.grad_accum_dtype", "accum accumulate accumulation dtype"},
-    {"communication_data_type", "reduce allreduce communication"},
-    {"fp16.initial_scale_power", "scale"},
-    {"optimizer.params.lr", "lr learning-rate"},
-    {"optimizer.params.betas", "beta betas beta1 beta2"},
-    {"optimizer.params.momentum", "momentum"},
-    {"optimizer.params.weight_decay", "wd decay"},
-    {"scheduler.type", "lr learning-rate schedule scheduler anneal annealing"},
-    {"scheduler.params.warmup_num_steps", "warmup"},
-    {"training.seed", "seed"},
-    {"training.eval_interval", "eval evaluation"},
-    {"training.eval_steps", "eval evaluation"},
-    {"checkpoint.interval", "save"},
-    {"checkpoint.resume", "load resume"},
-};
-
-/* Whether "-lr-decay-" has one of the words. */
-static bool speaks_of(const char *name, const char *words) {
-    char word[40], part[44];
-    while (z3d_next_word(&words, word, sizeof word)) {
-        snprintf(part, sizeof part, "-%s-", word);
-        if (strstr(name, part)) return true;
-    }
-    return false;
-}
-
-void config_doubt(z3d_config *config, const char *name) {
-    char plain[128];
-    snprintf(plain, sizeof plain, "-%.120s-", name);
-    for (char *c = plain; *c; c++) *c = isalnum((unsigned char)*c) ? (char)tolower(*c) : '-';
-    for (size_t i = 0; i < sizeof matters / sizeof *matters; i++)
-        if (speaks_of(plain, matters[i].words)) config_mark_wrong(config, matters[i].path);
 }

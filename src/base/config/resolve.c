@@ -227,20 +227,6 @@ static bool check_sizes(config_checker *k) {
     return false;
 }
 
-/* There must be one speed per rank. */
-static bool check_ranks_speeds(config_checker *k, int ranks) {
-    static const char path[] = "parallel.device_speeds";
-    int count;
-    if (!config_sound(k, path, NULL)) return true;
-    if (z3d_config_device_speeds(k->c, NULL, 0, &count) != Z3D_SPEEDS_LIST) return true;
-    if (count == ranks) return true;
-    config_complain(k, path,
-                    "the list has %d number%s, but there are %d ranks; write one number per rank, "
-                    "or measured",
-                    count, z3d_plural(count), ranks);
-    return false;
-}
-
 /* checkpoint.interval auto. A shorter run saves at its end. */
 enum { AUTO_SAVE_STEPS = 1000 };
 
@@ -251,7 +237,7 @@ static void resolve_into(config_checker *k, int world_size, int *data_parallel_s
                                    "gradient_accumulation_steps", NULL))
         return;
     if (!config_check_partition(k, data) || !resolve_batches(k, data) ||
-        !config_check_micro_batches(k, data) || !check_ranks_speeds(k, world_size) ||
+        !config_check_micro_batches(k, data) || !config_check_ranks_speeds(k, world_size) ||
         !config_resolve_epochs(k) || !check_sizes(k))
         return;
     config_check_wire(k);

@@ -74,12 +74,13 @@ bool config_is_below(const char *key, const char *path) {
 }
 
 bool config_is_section(const char *path) {
-    bool is = false;
-    for (int i = 0; i < CONFIG_KEY_COUNT; i++) is |= config_is_below(config_table[i].path, path);
-    for (int i = 0; i < CONFIG_NOTE_COUNT; i++) is |= config_is_below(config_notes[i].path, path);
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++)
+        if (config_is_below(config_table[i].path, path)) return true;
+    for (int i = 0; i < CONFIG_NOTE_COUNT; i++)
+        if (config_is_below(config_notes[i].path, path)) return true;
     for (int i = 0; i < CONFIG_PEER_COUNT; i++)
-        is |= config_is_below(config_peer_key[i].path, path);
-    return is;
+        if (config_is_below(config_peer_key[i].path, path)) return true;
+    return false;
 }
 
 const char *config_leaf(const char *path) {

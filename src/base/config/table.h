@@ -193,6 +193,8 @@ void config_check_wire(config_checker *k);
  * ranks. False: refused. */
 void config_check_sharding(config_checker *k);
 bool config_check_partition(config_checker *k, int64_t data);
+/* Checks that a list of device speeds has one for each rank. False: refused. */
+bool config_check_ranks_speeds(config_checker *k, int ranks);
 
 void config_check_comms(config_checker *k);
 void config_check_offload(config_checker *k);

@@ -107,6 +107,22 @@ static bool is_collection(const yaml_event_t *event) {
     return event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
 }
 
+/* reader_skip refuses less; libyaml needs quadratic time for many levels. */
+static bool is_too_deep(int depth) {
+    return depth > 2 * CONFIG_DEPTH_LIMIT;
+}
+
+/* The limit's values are allowed, and a node of the document's end. */
+static bool is_too_long(int64_t index) {
+    return index > CONFIG_NODE_LIMIT;
+}
+
+static z3d_status refuse_depth(config_reader *r, const config_node *node) {
+    r->broken = true;
+    return reader_refuse(r, node->event.start_mark, "nested deeper than %d levels",
+                         CONFIG_DEPTH_LIMIT);
+}
+
 z3d_status reader_make_nodes(config_reader *r) {
     int64_t open = -1, capacity = 0; /* open: the innermost list or mapping that has not ended */
     int documents = 0;
@@ -114,10 +130,8 @@ z3d_status reader_make_nodes(config_reader *r) {
         yaml_event_t event;
         Z3D_TRY(z3d_grow(r->nodes, &capacity, sizeof *r->node, "the configuration", &r->node));
         const int depth = open >= 0 ? r->node[open].depth + 1 : 0;
-        /* reader_skip refuses less; libyaml needs quadratic time for many levels. */
-        const bool too_deep = depth > 2 * CONFIG_DEPTH_LIMIT;
-        if (too_deep || !yaml_parser_parse(&r->parser, &event))
-            event = (yaml_event_t){.type = YAML_NO_EVENT};
+        if (is_too_deep(depth) || is_too_long(r->nodes) || !yaml_parser_parse(&r->parser, &event))
+            event = (yaml_event_t){.type = YAML_NO_EVENT, .start_mark = r->parser.mark};
         const yaml_event_type_t type = event.type;
         const bool begins = is_collection(&event);
         documents += type == YAML_DOCUMENT_START_EVENT;
@@ -148,6 +162,11 @@ z3d_status reader_look(config_reader *r, const config_node *node) {
     switch (event->type) {
     case YAML_NO_EVENT:
         r->broken = true;
+        if (is_too_deep(node->depth)) return refuse_depth(r, node);
+        if (is_too_long(node - r->node))
+            return reader_refuse(r, event->start_mark,
+                                 "too many keys and values; a configuration has at most %d",
+                                 CONFIG_NODE_LIMIT);
         return refuse_yaml(r);
     case YAML_ALIAS_EVENT:
         return reader_refuse(r, event->start_mark,
@@ -201,11 +220,8 @@ z3d_status reader_scalar(const config_reader *r, const config_node *node, config
 
 z3d_status reader_skip(config_reader *r, const config_node *node, bool quiet) {
     for (const config_node *at = node; at < node + node->size; at++) {
-        if (is_collection(&at->event) && at->depth - node->depth >= CONFIG_DEPTH_LIMIT) {
-            r->broken = true;
-            return reader_refuse(r, at->event.start_mark, "nested deeper than %d levels",
-                                 CONFIG_DEPTH_LIMIT);
-        }
+        if (is_collection(&at->event) && at->depth - node->depth >= CONFIG_DEPTH_LIMIT)
+            return refuse_depth(r, at);
         const z3d_status status = reader_look(r, at);
         if (status != Z3D_OK && (!quiet || r->broken || status != Z3D_ERR_CONFIG)) return status;
     }

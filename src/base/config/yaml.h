@@ -7,7 +7,7 @@
 
 #include <yaml.h>
 
-enum { CONFIG_DEPTH_LIMIT = 64, CONFIG_ERROR_LIMIT = 500 };
+enum { CONFIG_DEPTH_LIMIT = 64, CONFIG_NODE_LIMIT = 1 << 17, CONFIG_ERROR_LIMIT = 500 };
 
 /* A path that this text has set already, and its place. */
 typedef struct seen_path {
@@ -17,8 +17,10 @@ typedef struct seen_path {
 
 /* A scalar, list or mapping. The nodes in it follow it in the reader's array: a list's items; a
  * mapping's keys and values in turn. After the whole document comes a node of type
- * YAML_STREAM_END_EVENT, or YAML_DOCUMENT_START_EVENT if there is a second document. A syntax error
- * is a node, too, of type YAML_NO_EVENT, and the last one. */
+ * YAML_STREAM_END_EVENT, or YAML_DOCUMENT_START_EVENT if there is a second document. A node of
+ * type YAML_NO_EVENT is the last one, too: a syntax error, too many levels or too many nodes. If it
+ * is in a key, no value comes after the key: look at all nodes of a key (reader_skip), or see that
+ * it is a scalar, before you read its value. */
 typedef struct config_node {
     yaml_event_t event;
     int64_t size;   /* of the node and all nodes in it: node + node->size comes after it */
@@ -35,7 +37,7 @@ typedef struct config_reader {
     bool is_override;
     config_node *node; /* in the order of the text */
     int64_t nodes;
-    bool broken; /* the rest cannot be read: a syntax error, or too many errors or levels */
+    bool broken; /* the rest cannot be read: a syntax error, or too many errors, levels or nodes */
     seen_path *seen;
     int seen_count;
 } config_reader;
@@ -66,11 +68,12 @@ z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path);
  */
 z3d_status reader_check_text(const config_reader *r);
 
-/* Makes the nodes of the whole text. Free them with reader_free_nodes, also after an error. */
+/* Makes the nodes of the text, up to a syntax error or a limit. Free them with reader_free_nodes,
+ * also after an error. */
 z3d_status reader_make_nodes(config_reader *r);
 void reader_free_nodes(config_reader *r);
 
-/* Refuses a node that has an anchor or a tag, or is an alias or a syntax error. Call it before the
+/* Refuses a node that has an anchor or a tag, or is an alias or YAML_NO_EVENT. Call it before the
  * node is used; the nodes in it are not checked. */
 z3d_status reader_look(config_reader *r, const config_node *node);
 /* Looks at the node and all nodes in it; refuses more than CONFIG_DEPTH_LIMIT levels. quiet: only

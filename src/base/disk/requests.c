@@ -21,7 +21,7 @@ static z3d_status check_request(const z3d_disk *disk, int64_t offset, const void
     return Z3D_OK;
 }
 
-/* Finds a free place for the request. Call it with the lock held, like all functions below. */
+/* Finds a free place for the request. Call it with the lock held, like append. */
 static z3d_status find_place(z3d_disk *disk, bool own, const disk_request *wanted,
                              disk_request **out) {
     *out = own ? &disk->request[disk->requests] : NULL;
