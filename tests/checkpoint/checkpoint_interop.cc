@@ -1,6 +1,6 @@
 // Import from and export to other programs' GPT-2, against tests/data/gpt2_tiny: a model that
 // transformers saved, its logits by PyTorch, and the digests of the same weights in llm.c's format
-// (scripts/make-gpt2-fixture.py).
+// (tests/data/make-gpt2-fixture.py).
 #include "engine.h"
 
 #include <algorithm>

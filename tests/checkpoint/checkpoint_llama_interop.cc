@@ -1,6 +1,6 @@
 // Import from and export to Hugging Face's Llama, Mistral, Qwen2, Qwen3 and SmolLM, against
 // tests/data/hf_models: models that transformers saved, and their logits by PyTorch
-// (scripts/make-huggingface-fixtures.py).
+// (tests/data/make-huggingface-fixtures.py).
 #include "huggingface.h"
 
 #include <algorithm>

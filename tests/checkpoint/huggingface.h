@@ -1,5 +1,5 @@
 // The models of tests/data/hf_models, which transformers saved, and what PyTorch makes of them
-// (scripts/make-huggingface-fixtures.py).
+// (tests/data/make-huggingface-fixtures.py).
 #ifndef ZERO3D_TESTS_CHECKPOINT_HUGGINGFACE_H
 #define ZERO3D_TESTS_CHECKPOINT_HUGGINGFACE_H
 

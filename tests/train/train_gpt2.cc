@@ -1,5 +1,5 @@
 // GPT-2's tokenizer against others: tests/data/gpt2_tiny/encodings.txt was made by Hugging Face's
-// `tokenizers` and by `tiktoken` with `regex` (scripts/make-gpt2-fixture.py).
+// `tokenizers` and by `tiktoken` with `regex` (tests/data/make-gpt2-fixture.py).
 #include <gtest/gtest.h>
 
 #include <sstream>

@@ -1,5 +1,5 @@
 // Models of Hugging Face's train and generate here as with transformers and PyTorch: the models of
-// tests/data/hf_models are imported, trained and exported. scripts/make-huggingface-fixtures.py
+// tests/data/hf_models are imported, trained and exported. tests/data/make-huggingface-fixtures.py
 // trained them on the batches of tests/zero/harness.h with its optimizer: AdamW, betas 0.9 and
 // 0.95, epsilon 1e-8, learning rate 0.01, decay 0.1 of matrices, gradients clipped to a norm of 1.
 // On four ranks: tensor 2 x data 2, ZeRO-3.
@@ -191,8 +191,8 @@ TEST_P(Parity, GeneratesAsTransformers) {
     z3d_decoder_release(&d);
 }
 
-// Adapters of PEFT's (scripts/make-lora-fixtures.py): from the same start the same losses, and each
-// program loads the other's folder. The trained tensors differ as those of whole models do.
+// Adapters of PEFT's (tests/data/make-lora-fixtures.py): from the same start the same losses, and
+// each program loads the other's folder. The trained tensors differ as those of whole models do.
 class Lora : public Parity {
   protected:
     void SetUp() override {

@@ -1,5 +1,5 @@
-// Against PyTorch: the tiny GPT-2 of tests/data/gpt2_reference.bin (scripts/make-reference.py says
-// what is in it), from the same weights and batches, on every way to divide the ranks.
+// Against PyTorch: the tiny GPT-2 of tests/data/gpt2_reference.bin (tests/data/make-reference.py
+// says what is in it), from the same weights and batches, on every way to divide the ranks.
 #include <cmath>
 #include <cstring>
 #include <fstream>

@@ -4,8 +4,8 @@ them, and the results of transformers and PyTorch with them in fp32: logits, gra
 
 Needs PyPI's transformers, safetensors and PyTorch. Tests read the committed files and need none of them.
 
-  scripts/make-huggingface-fixtures.py              all folders
-  scripts/make-huggingface-fixtures.py --check DIR  for each folder DIR/NAME, which zero3d exported: transformers
+  tests/data/make-huggingface-fixtures.py              all folders
+  tests/data/make-huggingface-fixtures.py --check DIR  for each folder DIR/NAME, which zero3d exported: transformers
                                                     loads it as the same kind of model as the fixture NAME, and
                                                     it computes the logits of DIR/NAME/logits.bin, or, without
                                                     that file, the fixture's. This makes a DIR of trained models:
@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config,
                           Qwen3Config)
 
-OUT = pathlib.Path(__file__).resolve().parent.parent / "tests/data/hf_models"
+OUT = pathlib.Path(__file__).resolve().parent / "hf_models"
 COUNT, PROMPT, GREEDY, GAP, DIFFERENT = 24, 11, 64, 1e-2, 10
 # The training of tests/zero/harness.h: AdamW, decay of matrices only, clipping of the global norm.
 BATCH, STEPS = 8, 20

@@ -4,9 +4,9 @@
 Needs PyPI's tokenizers, tiktoken, regex, transformers, safetensors, xxhash, and PyTorch. Tests read
 the committed files and need none of them.
 
-  scripts/make-gpt2-fixture.py            all files from scratch (training uses this tree's texts, so all
+  tests/data/make-gpt2-fixture.py            all files from scratch (training uses this tree's texts, so all
                                           files change with them)
-  scripts/make-gpt2-fixture.py --check F  loads the folder F, which zero3d exported from the fixture,
+  tests/data/make-gpt2-fixture.py --check F  loads the folder F, which zero3d exported from the fixture,
                                           into transformers and compares names, logits and tokens
 
   vocab.json, merges.txt        byte-level BPE trained by `tokenizers` on this tree's text, ids in GPT-2's
@@ -37,7 +37,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-TREE = pathlib.Path(__file__).resolve().parent.parent
+TREE = pathlib.Path(__file__).resolve().parents[2]
 OUT = TREE / "tests/data/gpt2_tiny"
 MERGES, END = 300, "<|endoftext|>"
 PATTERN = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")

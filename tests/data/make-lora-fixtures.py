@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Writes tests/data/lora: PEFT's adapters for two models of tests/data/hf_models, and the results of training them
-with PEFT and PyTorch in fp32, as scripts/make-huggingface-fixtures.py trains whole models.
+with PEFT and PyTorch in fp32, as tests/data/make-huggingface-fixtures.py trains whole models.
 
 Needs PyPI's peft, and what that script needs. Tests read the committed files and need none of them.
 
-  scripts/make-lora-fixtures.py              all folders
-  scripts/make-lora-fixtures.py --check DIR  PEFT loads each DIR/NAME, which zero3d exported, over the fixture's model
+  tests/data/make-lora-fixtures.py              all folders
+  tests/data/make-lora-fixtures.py --check DIR  PEFT loads each DIR/NAME, which zero3d exported, over the fixture's model
                                              and computes the logits of DIR/NAME/logits.bin. This makes a DIR:
       ZERO3D_KEEP=DIR scripts/launch -n 4 build/bin/train_parity --gtest_filter='*Lora*'
 
@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 spec = importlib.util.spec_from_file_location("fixtures", HERE / "make-huggingface-fixtures.py")
 fixtures = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fixtures)
-OUT = HERE.parent / "tests/data/lora"
+OUT = HERE / "lora"
 # Adapters on all linear layers; adapters on PEFT's default layers with a trained head and a scale
 # by the root of the rank.
 CONFIGS = {
