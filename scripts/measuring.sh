@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034 # other scripts use its variables
 # scripts/measuring.sh: what the scripts that measure training on this machine share. They read it in; $1 is the build
 # folder. Files go to $work, which is removed at the end.
 bin=$(cd "$1/bin" && pwd)
@@ -14,10 +15,13 @@ make_tokens() {
     awk "BEGIN { for (i = 0; i < $1; i++) print \"Line \" i \" of a text to train on, \" (i * 7919) % 1009 \".\" }" >"$work/text"
     "$bin/zero3d" data tokenize "$work/text" --output "$work/train.bin" >/dev/null
 }
-# Runs a command. Its output goes to $work/out, and is printed if the command fails.
+# Runs a command. Its output goes to $work/out. If the command fails, the output and the command are
+# printed, and the script ends with status 1.
 quietly() {
     "$@" >"$work/out" 2>&1 || {
+        status=$?
         cat "$work/out" >&2
+        echo "${0##*/}: status $status: $*" >&2
         exit 1
     }
 }

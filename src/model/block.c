@@ -19,7 +19,7 @@
  * outputs are saved with all rows; a lean run gathers them again in backward.
  *
  * With tiling this unit ends after norm_2; the tiles are the units that follow (tile.c). */
-#include "src/model/transformer.h"
+#include "src/model/heads.h"
 
 /* The memory that forward saves for backward, in the order of allocation. */
 typedef struct block_saved {

@@ -6,7 +6,7 @@
  * three products are one. If there are fewer, several ranks share a head: every rank has all
  * parameters of keys and values and multiplies only with the rows of its head; the gradients of the
  * ranks are summed later (z3d_parameter.partial_gradient). */
-#include "src/model/transformer.h"
+#include "src/model/heads.h"
 
 enum { PARTS = Z3D_HEADS_PARTS };
 

@@ -58,8 +58,8 @@ static z3d_status take_inner(z3d_unit_run *run, const z3d_mlp *mlp, void **out) 
 z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y) {
     z3d_linear up = mlp->up;
     const bool activates = run->need_output || mlp->activated;
-    const bool fused =
-        activates && !z3d_transformer_of(run)->gated_mlp; /* gelu is fused into the product */
+    const bool gated = z3d_transformer_of(run)->gated_mlp;
+    const bool fused = activates && !gated; /* gelu is fused into the product */
     const void *x;
     void *inner = NULL;
     if (fused) Z3D_TRY(take_inner(run, mlp, &inner));
@@ -86,18 +86,18 @@ static bool reads_input(const z3d_linear *layer) {
 static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
                                  const void *dy, void *d_up) {
     z3d_linear down = mlp->down;
-    const bool input = halves & Z3D_INPUT_HALF;
+    const bool input = halves & Z3D_INPUT_HALF, gated = z3d_transformer_of(run)->gated_mlp;
     void *inner = NULL, *d_inner = input ? d_up : NULL;
     down.input_only = halves == Z3D_INPUT_HALF;
-    if (z3d_transformer_of(run)->gated_mlp && input)
+    if (gated && input)
         Z3D_TRY(z3d_unit_take_workspace(run, down.rows, inner_row(run, mlp), &d_inner));
     if (reads_input(&down)) {
         Z3D_TRY(take_inner(run, mlp, &inner));
         if (!mlp->activated) Z3D_TRY(activate(run, mlp, inner));
     }
-    down.before_gelu = z3d_transformer_of(run)->gated_mlp ? NULL : mlp->before;
+    down.before_gelu = gated ? NULL : mlp->before;
     Z3D_TRY(z3d_unit_row_backward(run, &down, inner, dy, d_inner));
-    if (!z3d_transformer_of(run)->gated_mlp || !input) return Z3D_OK;
+    if (!gated || !input) return Z3D_OK;
     return Z3D_LAUNCH(run->device, swiglu_backward, .x = mlp->before, .dy = d_inner, .dx = d_up,
                       .rows = down.rows, .cols = down.in, .dtype = run->dtype);
 }

@@ -17,8 +17,8 @@
 #include "src/model/gpt/private.h"
 
 /* A model is only described here: nothing runs its units, so what they do is not linked. */
-const struct z3d_unit_ops z3d_embedding_ops = {0}, z3d_gpt_block_ops = {0},
-                          z3d_llama_block_ops = {0}, z3d_tile_ops = {0}, z3d_head_ops = {0};
+const struct z3d_unit_ops z3d_embedding_ops = {0}, z3d_block_ops = {0}, z3d_tile_ops = {0},
+                          z3d_head_ops = {0};
 
 static char folder[64], file[80]; /* of this process */
 

@@ -13,8 +13,22 @@ static void add_layernorm(z3d_parameter_group *group, const char *name, int64_t 
     z3d_add_vector(group, full, -1, Z3D_INIT_ZEROS, hidden);
 }
 
-/* Places of weights in a block's group; a weight's bias is the next parameter. */
-enum { LN_1 = 0, ATTN = 2, ATTN_PROJ = 4, LN_2 = 6, MLP = 8, BLOCK_PARAMETERS = 12 };
+/* A block's parameters, in the order of its group without tiling. */
+enum {
+    LN_1,
+    LN_1_BIAS,
+    ATTN,
+    ATTN_BIAS,
+    ATTN_PROJ,
+    ATTN_PROJ_BIAS,
+    LN_2,
+    LN_2_BIAS,
+    MLP,
+    MLP_BIAS,
+    MLP_PROJ,
+    MLP_PROJ_BIAS,
+    BLOCK_PARAMETERS
+};
 _Static_assert((int)BLOCK_PARAMETERS <= (int)Z3D_LORA_PLACES, "each has a place");
 
 static void describe_attention(z3d_parameter_group *group, const z3d_transformer *shape) {
@@ -103,8 +117,12 @@ static z3d_transformer shape_of(const z3d_gpt_config *c) {
                                        [Z3D_PLACE_PROJECTION] = ATTN_PROJ,
                                        [Z3D_PLACE_NORM_2] = LN_2,
                                        [Z3D_PLACE_MLP] = MLP,
-                                       [Z3D_PLACE_Q_BIAS] = ATTN + 1,
-                                       [Z3D_PLACE_PROJECTION_BIAS] = ATTN_PROJ + 1},
+                                       [Z3D_PLACE_Q_BIAS] = ATTN_BIAS,
+                                       [Z3D_PLACE_K_BIAS] = -1,
+                                       [Z3D_PLACE_V_BIAS] = -1,
+                                       [Z3D_PLACE_PROJECTION_BIAS] = ATTN_PROJ_BIAS,
+                                       [Z3D_PLACE_Q_NORM] = -1,
+                                       [Z3D_PLACE_K_NORM] = -1},
                              .head_dim = c->hidden_size / heads,
                              .kv_heads = heads,
                              .local_heads = local,

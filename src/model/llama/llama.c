@@ -31,7 +31,7 @@ static void describe_mlp(z3d_parameter_group *group, const z3d_llama_config *c,
     z3d_add_matrix(group, "mlp.down_proj.weight", 1, z3d_residual_std(shape), h, inner);
 }
 
-/* In the order of find_places; without the MLP if it is tiled. */
+/* In the order of z3d_block_place, which find_places follows; without the MLP if it is tiled. */
 static void describe_block_group(z3d_parameter_group *group, const z3d_llama_config *c,
                                  const z3d_transformer *shape) {
     int64_t h = c->hidden_size, q = c->num_heads * c->head_dim;
@@ -95,7 +95,8 @@ static void describe_groups(z3d_model *model, const z3d_llama_config *c,
 
 /* ---- the model ---- */
 
-enum { MLP_PARAMETERS = 3, BLOCK_PARAMETERS = 14 };
+/* Each place is one parameter, but the MLP has three; there is no bias of the projection. */
+enum { MLP_PARAMETERS = 3, BLOCK_PARAMETERS = Z3D_PLACES - 2 + MLP_PARAMETERS };
 _Static_assert((int)BLOCK_PARAMETERS <= (int)Z3D_LORA_PLACES, "each has a place");
 
 /* The biases and the norms of queries and keys, which some models lack, are the last parameters. */

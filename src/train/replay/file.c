@@ -3,6 +3,7 @@
 #include "src/train/replay/file.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,16 @@ static const char format[16] = "zero3d-replay-1";
 typedef struct head {
     uint64_t bytes, digest; /* the digest's seed is the digest of the previous block */
 } head;
+
+struct z3d_block_file {
+    char *path;
+    FILE *file;
+    bool ended;         /* a read failed at the end of the file */
+    uint64_t before;    /* digest of the last block */
+    int64_t offset;     /* of the block in the file */
+    size_t bytes, used; /* bytes in the block; bytes of it that were read */
+    char block[1 << 20];
+};
 
 static z3d_status fail(const z3d_block_file *file) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", file->path, strerror(errno ? errno : EIO));
@@ -136,6 +147,14 @@ z3d_status z3d_block_file_at_end(z3d_block_file *file) {
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "%s has more bytes after its recording: it was changed",
                      file->path);
+}
+
+bool z3d_block_file_ended(const z3d_block_file *file) {
+    return file->ended;
+}
+
+const char *z3d_block_file_path(const z3d_block_file *file) {
+    return file->path;
 }
 
 void z3d_block_file_close(z3d_block_file *file) {

@@ -3,19 +3,9 @@
 #ifndef ZERO3D_TRAIN_REPLAY_FILE_H
 #define ZERO3D_TRAIN_REPLAY_FILE_H
 
-#include <stdio.h>
-
 #include "src/base/base.h"
 
-typedef struct z3d_block_file {
-    char *path;
-    FILE *file;
-    bool ended;         /* a read failed at the end of the file */
-    uint64_t before;    /* digest of the last block */
-    int64_t offset;     /* of the block in the file */
-    size_t bytes, used; /* bytes in the block; bytes of it that were read */
-    char block[1 << 20];
-} z3d_block_file;
+typedef struct z3d_block_file z3d_block_file;
 
 /* Creates the file. ERR_IO. Close it also after an error. */
 z3d_status z3d_block_file_create(const char *path, z3d_block_file **out);
@@ -31,6 +21,9 @@ z3d_status z3d_block_file_open(const char *path, z3d_block_file **out);
 z3d_status z3d_block_file_get(z3d_block_file *file, void *data, int64_t bytes);
 /* ERR_DATA if the file has more bytes. */
 z3d_status z3d_block_file_at_end(z3d_block_file *file);
+/* Whether a read failed at the end of the file. */
+bool z3d_block_file_ended(const z3d_block_file *file);
+const char *z3d_block_file_path(const z3d_block_file *file);
 /* NULL is fine. Bytes that were not flushed are lost. */
 void z3d_block_file_close(z3d_block_file *file);
 

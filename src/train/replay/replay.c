@@ -212,7 +212,7 @@ static z3d_status finished(void *context, const z3d_program *program, int index)
  * equal. */
 static z3d_status say_end(const replay *replay, z3d_status status) {
     const long long whole = (long long)replay->result->steps;
-    if (!replay->tape.file->ended) return status;
+    if (!z3d_block_file_ended(replay->tape.file)) return status;
     return z3d_error_context(status,
                              "the recording ends in step %lld; %lld whole step%s before it "
                              "%s as recorded",

@@ -54,7 +54,7 @@ static z3d_status expect(z3d_rank_tape *tape, event *event, bool index) {
     return Z3D_ERROR(Z3D_ERR_DATA,
                      "%s has %s where this program has %s: it was recorded by another program "
                      "(zero3d %s) or configuration",
-                     tape->file->path, name_event(event, theirs, sizeof theirs),
+                     z3d_block_file_path(tape->file), name_event(event, theirs, sizeof theirs),
                      name_event(&mine, ours, sizeof ours), tape->title.version);
 }
 
@@ -85,8 +85,9 @@ z3d_status z3d_rank_tape_get_title(z3d_rank_tape *tape, char **config) {
                 title->config_bytes > 0 && title->config_bytes <= CONFIG_LIMIT;
     if (!good)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: rank %lld of %lld, steps %lld:%lld: no such recording",
-                         tape->file->path, (long long)title->rank, (long long)title->ranks,
-                         (long long)title->steps.first, (long long)title->steps.last);
+                         z3d_block_file_path(tape->file), (long long)title->rank,
+                         (long long)title->ranks, (long long)title->steps.first,
+                         (long long)title->steps.last);
     Z3D_TRY(z3d_new((size_t)title->config_bytes + 1, 1, "the recorded configuration", config));
     return move(tape, *config, title->config_bytes);
 }
@@ -95,8 +96,8 @@ z3d_status z3d_rank_tape_get_title(z3d_rank_tape *tape, char **config) {
 
 /* Playing: an error in the content, which digests do not detect. */
 static z3d_status refuse(const z3d_rank_tape *tape, const char *what) {
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: step %lld has %s: no such recording", tape->file->path,
-                     (long long)tape->step, what);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: step %lld has %s: no such recording",
+                     z3d_block_file_path(tape->file), (long long)tape->step, what);
 }
 
 static z3d_status check_state(const z3d_rank_tape *tape, const z3d_engine_state *state) {
@@ -195,7 +196,8 @@ static z3d_status move_result(void *context, z3d_group *group, const z3d_collect
     Z3D_TRY(expect(tape, &event, true));
     if (event.number[0] != call->count)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s has a result of %lld elements, this program of %lld",
-                         tape->file->path, (long long)event.number[0], (long long)call->count);
+                         z3d_block_file_path(tape->file), (long long)event.number[0],
+                         (long long)call->count);
     for (int run = 0; z3d_collective_result(group, call, run, &at, &bytes); run++)
         for (int64_t done = 0; done < bytes; done += PIECE) {
             const int64_t part = bytes - done < PIECE ? bytes - done : PIECE;

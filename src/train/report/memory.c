@@ -4,7 +4,7 @@
 #include "src/train/trainer.h"
 
 int64_t z3d_trainer_own_bytes(void) {
-    const int64_t bytes = z3d_status_bytes("RssAnon:");
+    const int64_t bytes = z3d_process_bytes("RssAnon:");
     return bytes > 0 ? bytes : 0;
 }
 
@@ -44,9 +44,9 @@ int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     int64_t used = z3d_device_used_bytes(trainer->device);
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
     /* Not getrusage's peak, which also counts memory from before exec. */
-    int64_t peak = z3d_status_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
-                                                      buffer_bytes(trainer) +
-                                                      snapshot_of(trainer).bytes;
+    int64_t peak = z3d_process_bytes("VmHWM:"), ours = z3d_trainer_arena_bytes(trainer) +
+                                                       buffer_bytes(trainer) +
+                                                       snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
     return peak > ours ? peak - ours
                        : 0; /* pages of ours that were never touched are not resident */

@@ -10,25 +10,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static z3d_status open_lines(z3d_line_file *file, const char *path, int flags) {
+/* purpose: for the error. */
+static z3d_status open_lines(z3d_line_file *file, const char *path, int flags,
+                             const char *purpose) {
     *file = (z3d_line_file){.fd = -1};
     file->path = strdup(path);
     if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
     z3d_pending_io io;
     z3d_pending_io_begin(&io, "opening", path);
-    file->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666);
+    file->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
     z3d_pending_io_end(&io);
     if (file->fd < 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it for writing: %s", path, strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot %s: %s", path, purpose, strerror(errno));
     return Z3D_OK;
 }
 
 z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
-    return open_lines(file, path, O_TRUNC);
+    return open_lines(file, path, O_CREAT | O_TRUNC, "open it for writing");
 }
 
 z3d_status z3d_line_file_create(z3d_line_file *file, const char *path) {
-    return open_lines(file, path, O_EXCL);
+    return open_lines(file, path, O_CREAT | O_EXCL, "open it for writing");
 }
 
 /* Appends the lines from the first one on that is not of a step up to `step`. */
@@ -48,6 +50,7 @@ static void read_beyond(FILE *in, int64_t step, z3d_string *beyond) {
 z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
                                   z3d_string *beyond) {
     z3d_pending_io io;
+    *file = (z3d_line_file){.fd = -1};
     z3d_pending_io_begin(&io, "reading", path);
     FILE *in = fopen(path, "re");
     if (in) {
@@ -57,7 +60,7 @@ z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t
     z3d_pending_io_end(&io);
     if (!in) return z3d_line_file_open(file, path);
     if (beyond->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the lines of %s", path);
-    return open_lines(file, path, 0);
+    return open_lines(file, path, 0, "append to it");
 }
 
 z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes) {

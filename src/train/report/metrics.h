@@ -46,11 +46,12 @@ typedef struct z3d_step_record {
     z3d_step_result result;
     double time; /* when it ended, seconds since 1970 */
     float lr;
-    /* the parameter group whose gradients overflowed, of a skipped step; NULL: not skipped, or the
-     * overflow was in the forward pass */
+    /* the name of the parameter group result.overflow_group, of a skipped step; NULL: not skipped,
+     * or the overflow was in the forward pass */
     const char *overflow_group;
-    int64_t tokens;      /* of this step, over all ranks; a run's steps all have so many */
-    double seconds;      /* wall-clock time of this step, reading data included */
+    int64_t tokens; /* of this step, over all ranks; a run's steps all have so many */
+    double seconds; /* wall-clock time of this step, reading data included; result.seconds: without
+                       that */
     double model_tflops; /* of one rank: model FLOPs without recompute */
     double mfu, hfu; /* shares of one rank's peak, NAN if the peak is unknown; hfu counts recompute
                         too (z3d_plan_hardware_flops) */

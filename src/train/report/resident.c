@@ -89,7 +89,7 @@ bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *kno
 }
 
 /* Every step calls this, so it uses no FILE, which would allocate. */
-int64_t z3d_status_bytes(const char *name) {
+int64_t z3d_process_bytes(const char *name) {
     char text[4096];
     long long kilobytes;
     int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -110,6 +110,6 @@ bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out) {
     if (!file) return false;
     bool read = z3d_resident_parse(file, program, known, count, out);
     fclose(file);
-    out->system = z3d_status_bytes("VmRSS:");
+    out->system = z3d_process_bytes("VmRSS:");
     return read && out->system >= 0;
 }

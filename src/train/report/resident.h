@@ -48,7 +48,7 @@ enum { Z3D_RESIDENT_TOLERANCE = 4 << 20 };
 bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out);
 
 /* A number of /proc/self/status, such as "VmHWM:", in bytes; -1: unknown. */
-int64_t z3d_status_bytes(const char *name);
+int64_t z3d_process_bytes(const char *name);
 
 /* The first half of z3d_resident_read: sums the sizes in a text with the format of /proc/PID/smaps.
  * program: the path of the running program. False: no line has this format. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/train/trace/trace.h"
 
@@ -211,13 +212,14 @@ z3d_status z3d_trace_read_rank(const z3d_trace_run *run, int rank, z3d_trace_hea
     if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
     r.path = path.text;
     r.file = fopen(path.text, "r");
+    const int reason = errno;
     z3d_status status;
     if (r.file)
         status = read_lines(&r, take, context);
-    else if (errno == ENOENT || errno == ENOTDIR)
+    else if (access(path.text, F_OK) != 0)
         status = missing(run, rank);
     else
-        status = Z3D_ERROR(Z3D_ERR_IO, "%.300s: %s", path.text, strerror(errno));
+        status = Z3D_ERROR(Z3D_ERR_IO, "%.300s: %s", path.text, strerror(reason));
     if (r.file) fclose(r.file);
     z3d_string_free(&path);
     return status;
