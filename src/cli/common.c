@@ -302,8 +302,9 @@ int cli_print(const z3d_string *text) {
     if (text->failed)
         return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the text to print"),
                           NULL);
+    if (!text->length) return CLI_OK; /* an earlier error of standard output was told then */
     errno = 0;
-    if (text->length) fwrite(text->text, 1, text->length, stdout);
+    fwrite(text->text, 1, text->length, stdout);
     bool failed = fflush(stdout) != 0 || ferror(stdout);
     if (failed && errno == EPIPE) return CLI_FAILED; /* the reader needs no more: `| head` */
     if (failed)

@@ -72,6 +72,9 @@ tail -n 1 out | grep -q '^ready     to train on the CPU.*Not ready for MPI: mpir
 if [ -c /dev/full ]; then
     "$ZERO3D" config >/dev/full 2>err && fail "writing to a full disk was no error"
     says 'standard output'
+    echo '{"train_batch_size": 8}' >ds.json
+    "$ZERO3D" config --from-deepspeed ds.json >/dev/full 2>err && fail "writing a converted file to a full disk was no error"
+    says 'cannot write to standard output: No space left'
 fi
 
 # Whatever rank the environment gives: what needs no other ranks, and what is wrong with it, is told.
