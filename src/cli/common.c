@@ -67,10 +67,10 @@ static bool is_picture(const char *argument) {
 
 static z3d_status store_number(const cli_option *option, const char *value) {
     const bool good = z3d_parse_int(value, option->number) == Z3D_OK;
-    if (good && *option->number >= option->least &&
-        (!option->most || *option->number <= option->most))
-        return Z3D_OK;
-    if (!option->most)
+    const bool above = good && option->most && *option->number > option->most;
+    if (good && *option->number >= option->least && !above) return Z3D_OK;
+    /* INT32_MAX is the limit of a type: only a number above it needs to know. */
+    if (!option->most || (option->most == INT32_MAX && !above))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least %lld",
                          option->name, value, (long long)option->least);
     return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from %lld to %lld",

@@ -49,6 +49,10 @@ expect 2 "$ZERO3D" plan x.yaml --ranks
 says 'needs a value'
 expect 2 "$ZERO3D" plan x.yaml --ranks zero
 says 'whole number'
+expect 2 "$ZERO3D" plan x.yaml --ranks 0
+says '--ranks 0: expected a whole number of at least 1;'
+expect 2 "$ZERO3D" plan x.yaml --ranks 3000000000
+says '--ranks 3000000000: expected a whole number from 1 to 2147483647;'
 expect 2 "$ZERO3D" data
 expect 2 "$ZERO3D" data tokenize
 expect 2 "$ZERO3D" data tokenize x
