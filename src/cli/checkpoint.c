@@ -506,9 +506,10 @@ static z3d_status check_options(const request *r, const char *tool) {
 }
 
 static z3d_status run_tool(int argc, char **argv, request *r) {
-    static const char *const formats[] =
-        {[Z3D_INTEROP_HUGGINGFACE] = "huggingface", [Z3D_INTEROP_LLMC] = "llm.c", NULL},
-                             *const types[] = {"fp32", "bf16", "fp16", NULL};
+    static const char *const formats[] = {
+        [Z3D_INTEROP_HUGGINGFACE] = "huggingface", [Z3D_INTEROP_LLMC] = "llm.c", NULL};
+    static const char *const types[] = {
+        [Z3D_F32] = "fp32", [Z3D_BF16] = "bf16", [Z3D_F16] = "fp16", NULL};
     const cli_option options[] = {{"format", .choice = &r->format, .names = formats},
                                   {"dtype", .choice = &r->dtype, .names = types},
                                   {"vocab", .value = &r->vocab},

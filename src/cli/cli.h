@@ -50,12 +50,12 @@ typedef struct cli_values {
     int count;
 } cli_values;
 
-/* One option of a command. If `value` or `values` is set: "--name VALUE" or "--name=VALUE"; if the
- * option is repeated, *value is the last one, *values has all. Otherwise "--name", which sets
- * *flag. If value and flag are set, the value may be left out; it is a picture's file, so only an
- * argument that ends in .svg is taken as value. number: takes the value as a whole number from
- * `least` to `most`; 0: no limit. choice: takes it as the index of one of `names`, which end with
- * NULL. */
+/* One option of a command. Four kinds take a value, "--name VALUE" or "--name=VALUE". value: any
+ * text. values: any text, several times. number: a whole number from `least` to `most`; most 0: no
+ * limit. choice: the index of one of `names`, which end with NULL. If the option is repeated,
+ * *values has all, and the others have the last one; but each number and choice is checked.
+ * Otherwise "--name", which sets *flag. If value and flag are set, the value may be left out; it is
+ * a picture's file, so only an argument that ends in .svg is taken as value. */
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     const char **value;

@@ -67,10 +67,10 @@ static bool is_picture(const char *argument) {
 
 static z3d_status store_number(const cli_option *option, const char *value) {
     const bool good = z3d_parse_int(value, option->number) == Z3D_OK;
-    if (good && *option->number >= option->least &&
-        (!option->most || *option->number <= option->most))
-        return Z3D_OK;
-    if (!option->most)
+    const bool above = good && option->most && *option->number > option->most;
+    if (good && *option->number >= option->least && !above) return Z3D_OK;
+    /* INT32_MAX is the limit of a type: only a number above it needs to know. */
+    if (!option->most || (option->most == INT32_MAX && !above))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least %lld",
                          option->name, value, (long long)option->least);
     return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number from %lld to %lld",
@@ -302,8 +302,9 @@ int cli_print(const z3d_string *text) {
     if (text->failed)
         return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the text to print"),
                           NULL);
+    if (!text->length) return CLI_OK; /* an earlier error of standard output was told then */
     errno = 0;
-    if (text->length) fwrite(text->text, 1, text->length, stdout);
+    fwrite(text->text, 1, text->length, stdout);
     bool failed = fflush(stdout) != 0 || ferror(stdout);
     if (failed && errno == EPIPE) return CLI_FAILED; /* the reader needs no more: `| head` */
     if (failed)

@@ -69,11 +69,18 @@ static void show_progress(void *context, const z3d_tokenize_progress *progress) 
 
 /* The words of options, by z3d_tokenize_split, skip_bad, z3d_loss_on and z3d_special. */
 static const char *const splits[] = {[Z3D_SPLIT_HASH] = "hash", [Z3D_SPLIT_TAIL] = "tail", NULL};
-static const char *const errors[] = {"stop", "skip", NULL};
-static const char *const losses[] = {"auto", "completions", "assistant", "all", NULL};
-static const char *const specials[] = {"auto", "none", "bos", "eos", "both", NULL};
+static const char *const errors[] = {[false] = "stop", [true] = "skip", NULL};
+static const char *const losses[] = {[Z3D_LOSS_AUTO] = "auto",
+                                     [Z3D_LOSS_COMPLETIONS] = "completions",
+                                     [Z3D_LOSS_ASSISTANT] = "assistant",
+                                     [Z3D_LOSS_ALL] = "all",
+                                     NULL};
+static const char *const specials[] = {
+    [Z3D_SPECIAL_AUTO] = "auto", [Z3D_SPECIAL_NONE] = "none", [Z3D_SPECIAL_BOS] = "bos",
+    [Z3D_SPECIAL_EOS] = "eos",   [Z3D_SPECIAL_BOTH] = "both", NULL};
 
-/* The options that need more than a value; NULL, -1: not given. */
+/* The options that need more than a value. Not given: NULL; -1 for split and special; the default,
+ * 0, for on_error, format and loss_on. */
 typedef struct asked {
     const char *fraction, *limit, *tokenizer, *vocab, *merges;
     int split, on_error, special, format, loss_on;

@@ -33,7 +33,7 @@ static void append_help(z3d_string *text) {
               "All keys of a configuration:  zero3d config\n");
 }
 
-static int finish(z3d_status status, const char *command, z3d_string *text) {
+static int print_or_finish(z3d_status status, const char *command, z3d_string *text) {
     const int code = status == Z3D_OK ? cli_print(text) : cli_finish(status, command);
     z3d_string_free(text);
     return code;
@@ -45,19 +45,19 @@ static int print_help(const cli_command *command) {
         z3d_string_append(&text, "%s", command->help);
     else
         append_help(&text);
-    return finish(Z3D_OK, NULL, &text);
+    return print_or_finish(Z3D_OK, NULL, &text);
 }
 
 static int print_version(void) {
     z3d_string text = {0};
-    return finish(cli_version(&text), NULL, &text);
+    return print_or_finish(cli_version(&text), NULL, &text);
 }
 
 static int run_command(const cli_command *command, int argc, char **argv) {
     cli_answer answer = {.code = CLI_OK};
     if (command->run) return command->run(argc, argv);
     const z3d_status status = command->answer(argc, argv, &answer);
-    const int code = finish(status, command->name, &answer.text);
+    const int code = print_or_finish(status, command->name, &answer.text);
     return code == CLI_OK ? answer.code : code;
 }
 

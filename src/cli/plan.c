@@ -1,4 +1,5 @@
 /* zero3d plan */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,21 +55,33 @@ static z3d_status advise(const z3d_config *config, const z3d_case *of, int threa
     return z3d_plan_advice(config, &at, text);
 }
 
+/* z3d_estimate_make; the timeline goes to the file `trace`. */
+static z3d_status estimate_traced(const z3d_case *of, const z3d_hardware *hardware,
+                                  const char *trace, z3d_estimate *out) {
+    z3d_timeline events = {fopen(trace, "w"), of->simulation};
+    z3d_spans spans = {z3d_timeline_take, &events};
+    z3d_status status = Z3D_OK;
+    bool failed = !events.file;
+    if (!failed) {
+        z3d_timeline_begin(&events);
+        status = z3d_estimate_make(of, hardware, 0, &spans, out);
+        if (status == Z3D_OK) z3d_timeline_end(&events);
+        failed = ferror(events.file);
+        if (fclose(events.file) != 0) failed = true;
+    }
+    return status == Z3D_OK && failed
+               ? Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", trace, strerror(errno))
+               : status;
+}
+
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
                         const z3d_hardware *hardware, const z3d_gather_price gathers[2],
                         const cli_plan_asked *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
-    z3d_string drawn = {0}, traced = {0};
-    z3d_timeline events = {&traced, of->simulation};
-    z3d_spans spans = {z3d_timeline_take, &events};
-    z3d_timeline_begin(&events);
-    z3d_status status =
-        z3d_estimate_make(of, hardware, 0, options->trace ? &spans : NULL, &estimate);
-    z3d_timeline_end(&events);
-    if (options->trace) Z3D_TRY(cli_save(status, options->trace, &traced));
-    z3d_string_free(&traced);
-    Z3D_TRY(status);
+    z3d_string drawn = {0};
+    Z3D_TRY(options->trace ? estimate_traced(of, hardware, options->trace, &estimate)
+                           : z3d_estimate_make(of, hardware, 0, NULL, &estimate));
     memcpy(estimate.gather, gathers, sizeof estimate.gather);
     if (options->schedule)
         Z3D_TRY(cli_save(z3d_schedule_picture(of, hardware, &drawn), options->schedule, &drawn));

@@ -53,6 +53,10 @@ says 'kept exists and is no page of zero3d'
 expect 1 "$ZERO3D" doctor --measure kept
 says 'kept exists and is no machine.s description of doctor'
 cmp -s tiny.yaml kept || fail "a file is gone"
+# What cannot be written names its option.
+# shellcheck disable=SC2086 # a list of words
+expect 1 "$ZERO3D" plan tiny.yaml --ranks 1 $h100 --trace no/such.json
+says '--trace no/such.json: cannot write it: No such file or directory'
 # What cannot be lost.
 expect 0 "$ZERO3D" report run --html /dev/stdout
 grep -q '</html>' out || fail "no page on standard output"

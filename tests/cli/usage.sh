@@ -49,6 +49,10 @@ expect 2 "$ZERO3D" plan x.yaml --ranks
 says 'needs a value'
 expect 2 "$ZERO3D" plan x.yaml --ranks zero
 says 'whole number'
+expect 2 "$ZERO3D" plan x.yaml --ranks 0
+says '--ranks 0: expected a whole number of at least 1;'
+expect 2 "$ZERO3D" plan x.yaml --ranks 3000000000
+says '--ranks 3000000000: expected a whole number from 1 to 2147483647;'
 expect 2 "$ZERO3D" data
 expect 2 "$ZERO3D" data tokenize
 expect 2 "$ZERO3D" data tokenize x
@@ -72,6 +76,9 @@ tail -n 1 out | grep -q '^ready     to train on the CPU.*Not ready for MPI: mpir
 if [ -c /dev/full ]; then
     "$ZERO3D" config >/dev/full 2>err && fail "writing to a full disk was no error"
     says 'standard output'
+    echo '{"train_batch_size": 8}' >ds.json
+    "$ZERO3D" config --from-deepspeed ds.json >/dev/full 2>err && fail "writing a converted file to a full disk was no error"
+    says 'cannot write to standard output: No space left'
 fi
 
 # Whatever rank the environment gives: what needs no other ranks, and what is wrong with it, is told.

@@ -192,6 +192,12 @@ says '--tokens 1: one step has '
 expect 1 "$ZERO3D" plan 7b.yaml --hardware H100x
 says "there is no machine 'H100x'"
 
+# A measured step begins with the keys that differ from their defaults: steps 1000 in the file is none beside epochs.
+printf 'layers,ranks,seconds\n1,8,1\n2,8,2\n3,8,3\n4,8,4\n' >steps.csv
+cp 7b.yaml epochs.yaml
+printf 'training: { steps: 1000 }\n' >>epochs.yaml
+expect 0 "$ZERO3D" plan epochs.yaml --hardware h100 --calibrate steps.csv --write software.yaml training.epochs=2
+
 # Products in a type that the machine does not have are not free: no form of plan prices them.
 cp 7b.yaml bf16.yaml
 printf 'layers,ranks,seconds\n1,16,1\n2,16,1\n3,16,1\n4,16,1\n' >bf16.csv

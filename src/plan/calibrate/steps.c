@@ -54,7 +54,7 @@ z3d_status z3d_row_ranks(const z3d_csv *csv, int column, int *out) {
 
 typedef struct reader {
     z3d_csv csv;
-    const z3d_config *config; /* each row's configuration begins with it */
+    z3d_string config; /* the keys that differ from their defaults: each row begins with them */
     const z3d_hardware *hardware;
     z3d_measured_steps *to;
 } reader;
@@ -91,6 +91,7 @@ static z3d_status read_fields(reader *r, z3d_config *config) {
     const z3d_csv *csv = &r->csv;
     int ranks = 0;
     double seconds = 0;
+    Z3D_TRY(z3d_config_read_text(config, r->config.text, r->config.length, "the configuration"));
     for (int i = 0; i < csv->columns; i++) {
         if (strcmp(csv->column[i], "ranks") == 0)
             Z3D_TRY(z3d_row_ranks(csv, i, &ranks));
@@ -104,7 +105,7 @@ static z3d_status read_fields(reader *r, z3d_config *config) {
 
 static z3d_status read_step(reader *r) {
     z3d_config *config;
-    Z3D_TRY(z3d_config_copy(r->config, &config));
+    Z3D_TRY(z3d_config_create(&config));
     z3d_status status = read_fields(r, config);
     z3d_config_destroy(config);
     return status;
@@ -128,9 +129,13 @@ void z3d_measured_steps_free(z3d_measured_steps *steps) {
 
 z3d_status z3d_measured_steps_read(const z3d_config *config, const z3d_hardware *hardware,
                                    const char *path, z3d_measured_steps *to) {
-    reader r = {.config = config, .hardware = hardware, .to = to};
+    reader r = {.hardware = hardware, .to = to};
     Z3D_TRY(z3d_csv_open(path, &r.csv));
-    const z3d_status status = read_rows(&r);
+    z3d_config_write_changed(config, (const char *const[]){NULL}, &r.config);
+    const z3d_status status =
+        r.config.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration")
+                        : read_rows(&r);
     z3d_csv_close(&r.csv);
+    z3d_string_free(&r.config);
     return status;
 }

@@ -8,8 +8,8 @@
 
 /* ---- a row's memory and time (fit_memory.c, fit_time.c) ---- */
 
-/* The data that all rows of a layout share. */
 enum { Z3D_FIT_DIVISORS = 2048 };
+/* The data that all rows of a layout share. */
 typedef struct z3d_fit_frame {
     z3d_config *config;
     const z3d_hardware *hardware;

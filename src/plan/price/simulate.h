@@ -3,6 +3,8 @@
 #ifndef ZERO3D_PLAN_SIMULATE_H
 #define ZERO3D_PLAN_SIMULATE_H
 
+#include <stdio.h>
+
 #include "parallel/sim/links.h"
 #include "zero/program.h"
 #include "zero/program/pipeline.h"
@@ -123,9 +125,10 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
 int z3d_simulation_slowest(const z3d_simulation *simulation);
 double z3d_simulation_bubble(const z3d_simulation *simulation, double *sends);
 
-/* Appends the spans of this rank as Chrome trace events: begin, take for each span, end. */
+/* Writes the spans of this rank as Chrome trace events: begin, take for each span, end. Write
+ * errors stay with the file. */
 typedef struct z3d_timeline {
-    z3d_string *out;
+    FILE *file;
     const z3d_simulation *simulation;
 } z3d_timeline;
 void z3d_timeline_begin(const z3d_timeline *timeline);

@@ -1,8 +1,6 @@
-/* The spans of a played step: this rank's as Chrome trace events; a picture of all pipeline stages.
- */
+/* The spans of a played step: this rank's as Chrome trace events; all pipeline stages' as a
+ * picture. */
 #include "src/plan/price/estimate.h"
-
-#include <stdio.h>
 
 #include "src/plan/timeline_picture.h"
 #include "zero/program/layout.h"
@@ -30,14 +28,14 @@ static int row_of(const z3d_simulation *simulation, int lane) {
 }
 
 static void name_row(const z3d_timeline *t, int row, const char *name, const char *what) {
-    z3d_string_append(t->out,
-                      "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{"
-                      "\"name\":\"%s%s\"}},\n",
-                      t->simulation->mesh.rank, row, name, what);
+    fprintf(t->file,
+            "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+            "\"%s%s\"}},\n",
+            t->simulation->mesh.rank, row, name, what);
 }
 
 void z3d_timeline_begin(const z3d_timeline *t) {
-    z3d_string_append(t->out, "%s,\n", z3d_output_timeline.begins);
+    fprintf(t->file, "%s,\n", z3d_output_timeline.begins);
     name_row(t, 0, "compute", "");
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (t->simulation->group[axes])
@@ -62,17 +60,19 @@ void z3d_timeline_take(void *timeline, const z3d_span *span) {
         snprintf(text, sizeof text, "wait: %s", name_of(span->lane, &axes));
         name = text;
     }
-    z3d_string_append(t->out, "{\"name\":");
-    z3d_string_append_json(t->out, name);
-    z3d_string_append(
-        t->out, ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f},\n",
-        category[span->kind], simulation->mesh.rank,
-        span->kind == Z3D_SPAN_BESIDE ? row_of(simulation, span->lane) : 0, span->begin * 1e6,
-        (span->end - span->begin) * 1e6);
+    z3d_string json = {0};
+    z3d_string_append_json(&json, name);
+    fprintf(t->file,
+            "{\"name\":%s,\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
+            "\"dur\":%.3f},\n",
+            json.text ? json.text : "\"?\"", category[span->kind], simulation->mesh.rank,
+            span->kind == Z3D_SPAN_BESIDE ? row_of(simulation, span->lane) : 0, span->begin * 1e6,
+            (span->end - span->begin) * 1e6);
+    z3d_string_free(&json);
 }
 
 void z3d_timeline_end(const z3d_timeline *t) {
-    z3d_string_append(t->out, "{}]\n");
+    fprintf(t->file, "{}]\n");
 }
 
 /* ---- a picture, with a row for each pipeline stage ---- */
