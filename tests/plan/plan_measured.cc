@@ -161,7 +161,7 @@ TEST(Measured, NeverComparedWithSuchARun) {
     hardware.measured.count = 1;
     hardware.devices = 8;
     EXPECT_TRUE(is_compared({8, 3, 2, 1e7}));
-    EXPECT_EQ(range.runs, 25);
+    EXPECT_EQ(range.runs, 50);
     EXPECT_FALSE(is_compared({9, 3, 0, 1e7})); // several nodes
     hardware.measured.count = 0;
     EXPECT_FALSE(is_compared({8, 3, 0, 1e7})); // not measured
