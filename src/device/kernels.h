@@ -109,14 +109,6 @@ typedef struct z3d_scale {
     float factor;
 } z3d_scale;
 
-/* y[rows,cols] += bias[cols], in place. */
-typedef struct z3d_add_bias {
-    void *y;          /* T */
-    const void *bias; /* T */
-    int64_t rows, cols;
-    z3d_dtype dtype;
-} z3d_add_bias;
-
 /* gradient[cols] = (accumulate ? gradient : 0) + sum over rows of dy[rows,cols]. */
 typedef struct z3d_bias_backward {
     const void *dy; /* T */
@@ -497,7 +489,6 @@ typedef struct z3d_init_normal {
     X(cast, destination_dtype)                                                                     \
     X(accumulate, x_dtype)                                                                         \
     X(scale, dtype)                                                                                \
-    X(add_bias, dtype)                                                                             \
     X(bias_backward, dtype)                                                                        \
     X(layernorm_forward, dtype)                                                                    \
     X(layernorm_backward, dtype)                                                                   \
