@@ -7,6 +7,7 @@
 
 #include "src/device/interface/epilogue.h"
 #include "src/device/interface/ops.h"
+#include "src/device/interface/shared.h"
 #include "src/device/plugin/plugin.h"
 #include "src/device/sim/tape.h"
 
