@@ -109,14 +109,6 @@ typedef struct z3d_scale {
     float factor;
 } z3d_scale;
 
-/* y[rows,cols] += bias[cols], in place. */
-typedef struct z3d_add_bias {
-    void *y;          /* T */
-    const void *bias; /* T */
-    int64_t rows, cols;
-    z3d_dtype dtype;
-} z3d_add_bias;
-
 /* gradient[cols] = (accumulate ? gradient : 0) + sum over rows of dy[rows,cols]. */
 typedef struct z3d_bias_backward {
     const void *dy; /* T */
@@ -277,8 +269,8 @@ typedef struct z3d_dropout_backward {
 typedef struct z3d_attention {
     const void *q, *k, *v; /* T; may be parts of one matrix */
     void *out;
+    const void *dout; /* backward: T */
     float *log_sum_exp;
-    const void *dout;            /* backward: T */
     void *dq, *dk, *dv;          /* backward: T; may be parts of one matrix */
     const int32_t *starts;       /* int32[batch] or NULL: 0 */
     const int32_t *row_position; /* int32[batch, seq] or NULL: one document a sample */
@@ -290,7 +282,7 @@ typedef struct z3d_attention {
 typedef z3d_attention z3d_attention_forward;
 
 /* dq, dk, dv (with the strides of q, k, v) from dout; the probabilities are recomputed. out and
- * log_sum_exp are read. starts is NULL; capacity is not read: it is seq. */
+ * log_sum_exp are read. starts must be NULL; capacity is not read: it is seq. */
 typedef z3d_attention z3d_attention_backward;
 
 /* Into a cache of keys or values: cache[sample, starts[sample] + i, :] = x[sample, i, :]. x: batch
@@ -497,7 +489,6 @@ typedef struct z3d_init_normal {
     X(cast, destination_dtype)                                                                     \
     X(accumulate, x_dtype)                                                                         \
     X(scale, dtype)                                                                                \
-    X(add_bias, dtype)                                                                             \
     X(bias_backward, dtype)                                                                        \
     X(layernorm_forward, dtype)                                                                    \
     X(layernorm_backward, dtype)                                                                   \

@@ -568,6 +568,11 @@ TEST(Attention, BadArgumentsAreErrors) {
     kernel.as.attention_forward.first_head = 70000;
     kernel.as.attention_forward.dropout.p = 0.5f;
     EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // beyond the counter
+    kernel.kind = Z3D_KERNEL_attention_backward;
+    kernel.as.attention.dropout.p = 0;
+    kernel.as.attention.starts = back;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL);
+    EXPECT_NE(std::string(z3d_error_message()).find("starts must be NULL"), std::string::npos);
 }
 
 } // namespace

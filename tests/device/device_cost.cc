@@ -243,8 +243,6 @@ TEST_F(Cost, Elementwise) {
     sum.kernel.as.accumulate = {sum.floats(20), sum.numbers(T, 20), 20, Z3D_F32, T};
     Case &scale = add(Z3D_KERNEL_scale);
     scale.kernel.as.scale = {scale.numbers(T, 20), 20, T, 1.5F};
-    Case &bias = add(Z3D_KERNEL_add_bias);
-    bias.kernel.as.add_bias = {bias.numbers(T, 20), bias.numbers(T, 4), 5, 4, T};
     for (bool accumulate : {false, true}) {
         Case &c = add(Z3D_KERNEL_bias_backward, accumulate ? "accumulate" : "");
         c.kernel.as.bias_backward = {c.numbers(T, 20), c.floats(4), 5, 4, T, Z3D_F32, accumulate};

@@ -85,6 +85,10 @@ TEST(CudaArguments, WrongOnesAreErrors) {
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_ERR_INTERNAL); // no scratch
     b.head_dim = 0;
     EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_ERR_INTERNAL);
+    const int32_t starts[] = {0};
+    b.batch = 0, b.head_dim = 8, b.starts = starts;
+    EXPECT_EQ(z3d_cuda_attention_backward(&NO_SCRATCH, &b), Z3D_ERR_INTERNAL);
+    b.batch = 1, b.starts = nullptr;
     z3d_attention_forward f = b;
     f.head_dim = 8;
     f.first_head = 70000;

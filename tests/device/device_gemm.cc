@@ -161,6 +161,16 @@ TEST(Gemm, EmptyDimensions) {
             if (HasFatalFailure()) return;
         }
     }
+    Multiplier device(Z3D_GEMM_SGEMM, 2);
+    for (Shape shape : {Shape{0, 5, 4}, Shape{9, 0, 4}}) {
+        Product p(shape, Z3D_BF16, Z3D_F32, false, true, false, false, 0);
+        z3d_kernel kernel;
+        std::memset(&kernel, 0, sizeof kernel);
+        kernel.kind = Z3D_KERNEL_gemm;
+        kernel.as.gemm = p.gemm;
+        kernel.as.gemm.inference = true;
+        EXPECT_EQ(z3d_launch(device.self, &kernel), Z3D_OK) << z3d_error_message(); // no scratch
+    }
 }
 
 // Several tiles, chunks and panels in each dimension: k above 4096 cuts panels along k, and what
@@ -370,6 +380,12 @@ TEST(Gemm, BadShapesAreErrors) {
         if (i == 4) p.gemm.dtype = Z3D_I32;
         if (i == 5) p.gemm.c_dtype = Z3D_F64;
         EXPECT_EQ(p.run(device.self), Z3D_ERR_INTERNAL) << i;
+        z3d_kernel kernel;
+        std::memset(&kernel, 0, sizeof kernel);
+        kernel.kind = Z3D_KERNEL_gemm;
+        kernel.as.gemm = p.gemm;
+        double seconds;
+        EXPECT_EQ(z3d_device_time(device.self, &kernel, &seconds), Z3D_ERR_INTERNAL) << i;
     }
 }
 

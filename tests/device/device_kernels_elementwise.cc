@@ -1,4 +1,4 @@
-// fill, cast, accumulate, add_bias and GELU against scalar references.
+// fill, cast, accumulate and GELU against scalar references.
 #include "tests/device/kernels_harness.h"
 
 namespace {
@@ -206,25 +206,6 @@ TEST(Scale, EveryTypeAndSize) {
     });
 }
 
-TEST(AddBias, EveryTypeAndShape) {
-    on_every_device([](Device &device, Bytes &bytes) {
-        for (z3d_dtype dtype : float_types())
-            for (int64_t rows : {1, 3, 17})
-                for (int64_t cols : {1, 3, 17, 63, 65, 1000, 2500}) {
-                    Array y(dtype, rows * cols), bias(dtype, cols, 3);
-                    y.random(1);
-                    bias.random(2);
-                    Array old = y.copy();
-                    LAUNCH(device, add_bias, k.y = y.data(), k.bias = bias.data(), k.rows = rows,
-                           k.cols = cols, k.dtype = dtype);
-                    for (int64_t i = 0; i < rows * cols; i++)
-                        ASSERT_EQ(y[i],
-                                  round_to(dtype, (double)((float)old[i] + (float)bias[i % cols])));
-                    y.append_to(bytes);
-                }
-    });
-}
-
 TEST(Gelu, ForwardAndBackward) {
     on_every_device([](Device &device, Bytes &bytes) {
         for (z3d_dtype dtype : float_types())
@@ -322,8 +303,6 @@ TEST(Empty, NoElements) {
         LAUNCH(device, fill, k.x = x.data(), k.dtype = Z3D_BF16, k.value = 1.0f);
         LAUNCH(device, cast, k.destination = f.data(), k.source = x.data(),
                k.destination_dtype = Z3D_F32, k.source_dtype = Z3D_BF16);
-        LAUNCH(device, add_bias, k.y = x.data(), k.bias = x.data(), k.cols = 0, k.rows = 5,
-               k.dtype = Z3D_BF16);
         LAUNCH(device, sum_squares, k.x = f.data(), k.out = &out);
         LAUNCH(device, adamw, k.master = f.f32(), k.momentum = f.f32(), k.variance = f.f32(),
                k.gradient = x.data(), k.gradient_dtype = Z3D_BF16, k.constants.beta1 = 0.9f,

@@ -245,6 +245,20 @@ Dropped dropout(Device &device, z3d_dtype dtype, int64_t batch, int64_t seq, int
     return out;
 }
 
+// Without dropout, backward copies bytes: signalling NaNs stay what they are.
+TEST(Dropout, BackwardWithoutDropoutCopiesBytes) {
+    on_every_device([](Device &device, Bytes &) {
+        const int64_t rows = 3, cols = 65;
+        for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16}) {
+            const uint16_t nan = dtype == Z3D_BF16 ? 0x7f81 : 0x7c01;
+            std::vector<uint16_t> dy((size_t)(rows * cols), nan), dx(dy.size());
+            LAUNCH(device, dropout_backward, k.dy = dy.data(), k.dx = dx.data(), k.rows = rows,
+                   k.seq = rows, k.cols = cols, k.dtype = dtype);
+            ASSERT_EQ(dx, dy);
+        }
+    });
+}
+
 // Backward on ones shows the mask; forward must use the same one: residual + mask * (x + bias).
 TEST(Dropout, ForwardAndBackwardShareTheMask) {
     on_every_device([](Device &device, Bytes &bytes) {

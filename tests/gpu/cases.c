@@ -319,10 +319,6 @@ KERNEL(gelu_backward, lines, 2, .count = s[ROWS], .dtype = m->type) {
     form ? IN_PLACE(dy, dx) : T(dy);
 }
 
-KERNEL(add_bias, matrices, 1, MATRIX) {
-    T(y), T(bias);
-}
-
 KERNEL(swiglu_forward, matrices, 1, MATRIX) {
     SPECIAL(extremes, 5);
     CHANGED(x, m->type, 5, set_special), T(y), WITHIN(y, 2e-5, 1e-30);

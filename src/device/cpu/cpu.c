@@ -11,6 +11,7 @@
 #include "src/base/host_memory.h"
 #include "src/device/cpu/gemm.h"
 #include "src/device/interface/ops.h"
+#include "src/device/interface/shared.h"
 
 #ifdef Z3D_HAVE_X86_ISAS
 #include <cpuid.h>

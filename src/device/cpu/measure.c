@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/device/cpu/cpu.h"
-#include "src/device/interface/ops.h"
+#include "src/device/interface/shared.h"
 
 /* oneDNN's bf16 products are fast only if the CPU has instructions for them; else converting the
  * operands to fp32 is faster. Its fp32 products are made for x86 only. docs/results/products.md

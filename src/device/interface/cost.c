@@ -86,13 +86,6 @@ static void cost_scale(const z3d_scale *kernel, z3d_cost *cost) {
     cost->flops = (double)kernel->count;
 }
 
-static void cost_add_bias(const z3d_add_bias *kernel, z3d_cost *cost) {
-    int64_t count = kernel->rows * kernel->cols;
-    updates(cost, kernel->y, z3d_bytes_of(kernel->dtype, count));
-    if (count > 0) reads(cost, kernel->bias, z3d_bytes_of(kernel->dtype, kernel->cols));
-    cost->flops = (double)count;
-}
-
 static void cost_bias_backward(const z3d_bias_backward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols;
     reads(cost, kernel->dy, z3d_bytes_of(kernel->dtype, count));

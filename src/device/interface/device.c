@@ -7,6 +7,7 @@
 
 #include "src/device/interface/epilogue.h"
 #include "src/device/interface/ops.h"
+#include "src/device/interface/shared.h"
 #include "src/device/plugin/plugin.h"
 #include "src/device/sim/tape.h"
 
@@ -152,7 +153,8 @@ int64_t z3d_device_available(const z3d_device *device) {
 
 int64_t z3d_device_used_bytes(const z3d_device *device) {
     int64_t all = INT64_MAX, available = INT64_MAX;
-    if (device->ops->apart) device->ops->memory(device->self, &all, &available);
+    if (device->ops->apart && device->ops->memory)
+        device->ops->memory(device->self, &all, &available);
     return all < INT64_MAX ? all - available : -1;
 }
 
@@ -220,6 +222,7 @@ static z3d_status launch_parts(z3d_device *device, const z3d_gemm *gemm) {
 
 z3d_status z3d_device_time(z3d_device *device, const z3d_kernel *kernel, double *seconds) {
     const z3d_device_ops *ops = device->ops;
+    if (kernel->kind == Z3D_KERNEL_gemm) Z3D_TRY(check_gemm(&kernel->as.gemm));
     const double begin = z3d_now();
     if (ops->launch_timed)
         return z3d_device_heard(device, ops->launch_timed(device->self, kernel, seconds));
@@ -357,6 +360,7 @@ z3d_status z3d_device_gemm_machine(z3d_device *device, char *out, size_t size) {
 }
 
 z3d_status z3d_device_gemm_choice(z3d_device *device, const z3d_gemm *gemm, z3d_gemm_choice *out) {
+    *out = (z3d_gemm_choice){.algorithms = 0};
     Z3D_TRY(check_gemm(gemm));
     return z3d_device_heard(device, device->ops->gemm_choice(device->self, gemm, out));
 }

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "src/device/interface/ops.h"
+#include "src/device/interface/shared.h"
 
 #define PAGE ((int64_t)4096)
 #define HUGE_PAGE ((int64_t)2 << 20)

@@ -1,5 +1,5 @@
 /* Measures products on a device that has a queue and only one method. */
-#include "src/device/interface/ops.h"
+#include "src/device/interface/shared.h"
 
 enum { WARM = 3, TIMED = 10, ALIGNED = 256 };
 

@@ -102,7 +102,8 @@ static double line_at(const z3d_measured *measured, const z3d_sample *like, cons
 /* Outside the range of the samples' sizes, time grows as usual from the nearest edge of the
  * range. */
 static bool clamp_to_samples(const z3d_measured *measured, const z3d_sample *wanted, double *at) {
-    double low[SIZES] = {INFINITY, INFINITY, INFINITY}, high[SIZES] = {0};
+    double low[SIZES], high[SIZES] = {0};
+    for (int i = 0; i < SIZES; i++) low[i] = INFINITY;
     for (int s = 0; s < measured->count; s++)
         for (int i = 0; i < SIZES && same_curve(&measured->sample[s], wanted); i++) {
             low[i] = fmin(low[i], measured->sample[s].size[i]);

@@ -411,6 +411,7 @@ z3d_status Z3D_CPU_NAME(attention_backward)(z3d_cpu *cpu, const z3d_kernel *laun
     const z3d_attention_backward *kernel = &launched->as.attention_backward;
     REQUIRE_FLOAT(attention_backward, kernel->dtype);
     Z3D_TRY(check_shape("attention_backward", kernel));
+    Z3D_REQUIRE(!kernel->starts, "kernel attention_backward: starts must be NULL");
     Z3D_TRY(check_positions("attention_backward", kernel));
     const int64_t per_thread = z3d_scratch_attention_backward(kernel, 1);
     z3d_attention shape = *kernel;

@@ -1,5 +1,5 @@
-/* Dropout with bias and residual; dropout.h decides what is dropped. Its backward and add_bias are
- * the same without some parts. */
+/* Dropout with bias and residual; dropout.h decides what is dropped. Its backward is the same
+ * without them. */
 #include "src/device/cpu/isa/isa.h"
 /* After isa.h, which turns off a warning. */
 #include "src/device/cpu/isa/dropout.h"
@@ -55,7 +55,15 @@ z3d_status Z3D_CPU_NAME(dropout_forward)(z3d_cpu *cpu, const z3d_kernel *kernel)
 z3d_status Z3D_CPU_NAME(dropout_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_dropout_backward *k = &kernel->as.dropout_backward;
     REQUIRE_FLOAT(dropout_backward, k->dtype);
-    if (!(k->dropout.p > 0.0f) && k->dx == k->dy) return Z3D_OK;
+    if (!(k->dropout.p > 0.0f)) { /* a copy of the bytes, NaNs too */
+        if (k->dx == k->dy) return Z3D_OK;
+        const z3d_cast copy = {.destination = k->dx,
+                               .source = k->dy,
+                               .count = k->rows * k->cols,
+                               .destination_dtype = k->dtype,
+                               .source_dtype = k->dtype};
+        return Z3D_CPU_NAME(cast)(cpu, &(z3d_kernel){.kind = Z3D_KERNEL_cast, .as.cast = copy});
+    }
     return run(cpu, &(z3d_dropout_forward){.x = k->dy,
                                            .y = k->dx,
                                            .rows = k->rows,
@@ -64,15 +72,4 @@ z3d_status Z3D_CPU_NAME(dropout_backward)(z3d_cpu *cpu, const z3d_kernel *kernel
                                            .cols = k->cols,
                                            .dtype = k->dtype,
                                            .dropout = k->dropout});
-}
-
-z3d_status Z3D_CPU_NAME(add_bias)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    const z3d_add_bias *k = &kernel->as.add_bias;
-    REQUIRE_FLOAT(add_bias, k->dtype);
-    return run(cpu, &(z3d_dropout_forward){.x = k->y,
-                                           .bias = k->bias,
-                                           .y = k->y,
-                                           .rows = k->rows,
-                                           .cols = k->cols,
-                                           .dtype = k->dtype});
 }

@@ -32,8 +32,14 @@ static void fill_block(const void *context, int64_t first, int64_t end) {
     char *x = (char *)fill->x + first * size;
     if (pattern.f64 == 0.0 && !signbit(pattern.f64))
         memset(x, 0, (size_t)(n * size));
+    else if (size == 8)
+        for (int64_t i = 0; i < n; i++) memcpy(x + i * 8, &pattern.f64, 8);
+    else if (size == 4)
+        for (int64_t i = 0; i < n; i++) memcpy(x + i * 4, &pattern.i32, 4);
+    else if (size == 2)
+        for (int64_t i = 0; i < n; i++) memcpy(x + i * 2, &pattern.u16, 2);
     else
-        for (int64_t i = 0; i < n; i++) memcpy(x + i * size, &pattern, (size_t)size);
+        memset(x, pattern.u8, (size_t)n);
 }
 
 z3d_status Z3D_CPU_NAME(fill)(z3d_cpu *cpu, const z3d_kernel *kernel) {

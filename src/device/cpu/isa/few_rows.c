@@ -196,6 +196,7 @@ static void widen_rows(const void *context, int64_t first, int64_t end) {
 
 z3d_status Z3D_CPU_NAME(gemm)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_gemm *gemm = &kernel->as.gemm;
+    if (gemm->m == 0 || gemm->n == 0) return Z3D_OK;
     if (!z3d_gemm_has_few_rows(gemm)) return z3d_cpu_gemm(cpu, kernel);
     product p = {.gemm = gemm, .a = gemm->a, .lda = gemm->lda};
     if (gemm->dtype != Z3D_F32) {

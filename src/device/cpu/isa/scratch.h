@@ -1,5 +1,6 @@
-/* How the kernels of this folder divide their scratch (cpu/scratch.c has its size). It depends only
- * on the shape, because the cuts decide the order of sums. */
+/* What kernels of this folder share with cpu/scratch.c, which has the size of their scratch: the
+ * cuts of sums over rows, and products with few rows (attention.h has attention's). Nothing here
+ * depends on the number of threads, because the cuts decide the order of sums. */
 #ifndef ZERO3D_DEVICE_CPU_ISA_SCRATCH_H
 #define ZERO3D_DEVICE_CPU_ISA_SCRATCH_H
 

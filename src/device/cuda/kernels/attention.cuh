@@ -42,24 +42,24 @@ struct attention_shape {
     dropout_rule rule;
 };
 
-// capacity: of keys; in backward the sequence's length.
-inline attention_shape attention_shape_of(const z3d_attention *kernel, int64_t capacity) {
+inline attention_shape attention_shape_of(const z3d_attention *kernel, bool backward) {
     const bool windowed = kernel->window > 0 && kernel->window < NO_WINDOW;
+    const bool aligned_rows = backward ? aligned(kernel->q, kernel->k, kernel->v, kernel->dout,
+                                                 kernel->dq, kernel->dk, kernel->dv)
+                                       : aligned(kernel->q, kernel->k, kernel->v, kernel->out);
     return {kernel->starts,
             kernel->row_position,
             kernel->q_stride,
             kernel->kv_stride,
             (int)kernel->seq,
-            (int)capacity,
+            (int)(backward ? kernel->seq : kernel->capacity),
             (int)kernel->heads,
             (int)(kernel->heads / kernel->kv_heads),
             (int)kernel->head_dim,
             (int)kernel->first_head,
             windowed ? (int)kernel->window : NO_WINDOW,
             (float)(1.0 / sqrt((double)kernel->head_dim)),
-            aligned(kernel->q, kernel->k, kernel->v, kernel->out, kernel->dout, kernel->dq,
-                    kernel->dk, kernel->dv) &&
-                kernel->head_dim % WIDE == 0 && kernel->q_stride % WIDE == 0 &&
+            aligned_rows && kernel->head_dim % WIDE == 0 && kernel->q_stride % WIDE == 0 &&
                 kernel->kv_stride % WIDE == 0,
             dropout_rule_of(&kernel->dropout)};
 }

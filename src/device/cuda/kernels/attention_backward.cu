@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
 template <int DEPTH, bool DROPS, class T>
 z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward *kernel) {
     constexpr int OTHERS = STEP<T, DEPTH, DROPS>;
-    const attention_shape shape = attention_shape_of(kernel, kernel->seq);
+    const attention_shape shape = attention_shape_of(kernel, true);
     const int64_t heads = kernel->batch * kernel->heads, kv_heads = heads / shape.group;
     const int64_t tiles = divide_up(kernel->seq, TILE) * (DEPTH / COLUMNS<DEPTH>);
     const size_t shared = 2 * (TILE + OTHERS) * TILE_STRIDE<T, DEPTH> * sizeof(T);
@@ -188,6 +188,7 @@ z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward 
 z3d_status z3d_cuda_attention_backward(const z3d_cuda_lane *lane,
                                        const z3d_attention_backward *kernel) {
     Z3D_TRY(check_attention("attention_backward", kernel));
+    Z3D_REQUIRE(!kernel->starts, "kernel attention_backward: starts must be NULL");
     const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
     if (rows == 0) return Z3D_OK;
     Z3D_TRY(check_scratch("attention_backward", lane, rows * (int64_t)sizeof(float)));

@@ -115,7 +115,7 @@ template <int LANES, class T>
 z3d_status launch_decode(const z3d_cuda_lane *lane, const z3d_attention_forward *kernel) {
     const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
     const int64_t chunks = z3d_cuda_decode_chunks(kernel->capacity);
-    const attention_shape shape = attention_shape_of(kernel, kernel->capacity);
+    const attention_shape shape = attention_shape_of(kernel, false);
     float *partials = static_cast<float *>(lane->scratch);
     Z3D_TRY(launch(lane, "attention_forward", rows * chunks, dim3(DECODE_THREADS),
                    DECODE_THREADS / LANES * (kernel->head_dim + 2) * sizeof(float),

@@ -137,11 +137,10 @@ __global__ void __launch_bounds__(TILE_THREADS, DEPTH == 256 ? 2 : 0)
 template <int DEPTH, bool DROPS, class T>
 z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_forward *kernel) {
     const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
-    return launch(lane, "attention_forward", heads * tiles * (DEPTH / COLUMNS<DEPTH>),
-                  dim3(TILE_THREADS),
-                  sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<T, DEPTH>),
-                  tiled_kernel<DEPTH, DROPS, T>, *kernel,
-                  attention_shape_of(kernel, kernel->capacity), (int)heads);
+    return launch(
+        lane, "attention_forward", heads * tiles * (DEPTH / COLUMNS<DEPTH>), dim3(TILE_THREADS),
+        sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<T, DEPTH>),
+        tiled_kernel<DEPTH, DROPS, T>, *kernel, attention_shape_of(kernel, false), (int)heads);
 }
 
 } // namespace
@@ -150,7 +149,7 @@ z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                                       const z3d_attention_forward *kernel) {
     Z3D_TRY(check_attention("attention_forward", kernel));
     if (kernel->batch * kernel->heads * kernel->seq == 0) return Z3D_OK;
-    if (attention_shape_of(kernel, kernel->capacity).wide && z3d_cuda_decode_scratch(kernel) > 0)
+    if (attention_shape_of(kernel, false).wide && z3d_cuda_decode_scratch(kernel) > 0)
         return z3d_cuda_decode_attention(lane, kernel);
     return with_type("attention_forward", kernel->dtype, [&](auto type) {
         return with_depth(kernel->head_dim, [&](auto depth) {

@@ -27,11 +27,11 @@ typedef struct z3d_cuda_lane {
  *                                       const z3d_layernorm_forward *kernel);
  * Pointers are device pointers. Any alignment and shape is possible; accesses have 16 bytes if
  * pointers and row lengths are multiples of 16 bytes. Errors: ERR_INTERNAL (wrong types, shapes or
- * scratch), ERR_UNSUPPORTED (layernorm_backward and rmsnorm_backward of more than 18432 columns, or
- * 12288 if rows are not whole packs; attention of more than 256 columns a head), ERR_DEVICE (the
- * driver refuses a launch). Some values are known only on the device: a row of select_row outside
- * the sequence gives NaN, rows outside cache_store's cache are dropped, and state->skip and ->p are
- * read when the kernel runs. */
+ * scratch; gemm relies on the checks of z3d_launch), ERR_UNSUPPORTED (layernorm_backward and
+ * rmsnorm_backward of more than 18432 columns, or 12288 if rows are not whole packs; attention of
+ * more than 256 columns a head), ERR_DEVICE (the driver refuses a launch). Some values are known
+ * only on the device: a row of select_row outside the sequence gives NaN, rows outside
+ * cache_store's cache are dropped, and state->skip and ->p are read when the kernel runs. */
 #define X(name, type)                                                                              \
     z3d_status z3d_cuda_##name(const z3d_cuda_lane *lane, const z3d_##name *kernel);
 Z3D_KERNEL_MAP(X)

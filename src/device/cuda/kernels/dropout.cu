@@ -1,5 +1,4 @@
-// Dropout with bias and residual; philox.cuh draws the mask. Its backward and add_bias are the same
-// without some parts.
+// Dropout with bias and residual; philox.cuh draws the mask. Its backward is the same without them.
 #include "src/device/cuda/kernels/each.cuh"
 #include "src/device/cuda/kernels/philox.cuh"
 
@@ -57,10 +56,4 @@ z3d_status z3d_cuda_dropout_backward(const z3d_cuda_lane *lane, const z3d_dropou
     const z3d_dropout_forward mask = {k->dy,    nullptr, nullptr, k->dx,    k->rows,
                                       k->first, k->seq,  k->cols, k->dtype, k->dropout};
     return z3d_cuda_dropout_forward(lane, &mask);
-}
-
-z3d_status z3d_cuda_add_bias(const z3d_cuda_lane *lane, const z3d_add_bias *k) {
-    const z3d_dropout_forward sum = {k->y, k->bias, nullptr, k->y,     k->rows,
-                                     0,    1,       k->cols, k->dtype, {}};
-    return z3d_cuda_dropout_forward(lane, &sum);
 }
