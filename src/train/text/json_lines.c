@@ -33,6 +33,12 @@ z3d_status z3d_json_lines_open(z3d_json_lines *l) {
     return z3d_input_open(&l->input, l->path);
 }
 
+z3d_status z3d_json_lines_take(z3d_json_lines *l, z3d_input *input) {
+    l->input = *input;
+    *input = (z3d_input){0};
+    return z3d_input_rewind(&l->input);
+}
+
 void z3d_json_lines_of(z3d_json_lines *l, char *text, size_t length) {
     l->layout = Z3D_LAYOUT_LINES;
     l->buffer = text;
