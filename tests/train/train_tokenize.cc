@@ -613,9 +613,10 @@ TEST_F(Tokenize, AFileInAFolderIsOpenedOnce) {
     write_file(in / "b.txt.gz", gzip("packed\n"));
     write_file(in / "c.jsonl", lines);
     json_key = "text";
+    const uint32_t kinds = IN_OPEN | IN_ACCESS | IN_CLOSE; // equal ones in a row become one
     const int notices = inotify_init1(IN_NONBLOCK);
     ASSERT_GE(notices, 0);
-    ASSERT_GE(inotify_add_watch(notices, in.path.c_str(), IN_OPEN), 0);
+    ASSERT_GE(inotify_add_watch(notices, in.path.c_str(), kinds), 0);
     Tokenized t = run({in.path});
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
     EXPECT_EQ(documents(train), (std::vector<std::string>{"hello\n", "packed\n", "a line"}));
@@ -624,7 +625,7 @@ TEST_F(Tokenize, AFileInAFolderIsOpenedOnce) {
     const ssize_t bytes = read(notices, events, sizeof events);
     for (ssize_t at = 0; at < bytes;) {
         const auto *event = reinterpret_cast<const inotify_event *>(events + at);
-        if (event->len > 0) opened[event->name]++;
+        if (event->len > 0 && (event->mask & IN_OPEN)) opened[event->name]++;
         at += static_cast<ssize_t>(sizeof *event + event->len);
     }
     close(notices);
