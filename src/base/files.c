@@ -50,11 +50,22 @@ bool z3d_is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+static z3d_status take_path(const z3d_string *path, char **out) {
+    *out = path->failed ? NULL : path->text;
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+}
+
 z3d_status z3d_join_path(const char *folder, const char *name, char **out) {
     z3d_string path = {0};
     z3d_string_append(&path, "%s/%s", folder, name);
-    *out = path.failed ? NULL : path.text;
-    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    return take_path(&path, out);
+}
+
+z3d_status z3d_path_beside(const char *path, const char *name, char **out) {
+    const char *slash = strrchr(path, '/');
+    z3d_string beside = {0};
+    z3d_string_append(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
+    return take_path(&beside, out);
 }
 
 static z3d_status make_folder(const char *path, const char *whole) {

@@ -95,6 +95,9 @@ z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out
 bool z3d_is_folder(const char *path);
 /* *out becomes "FOLDER/NAME", malloc'ed. ERR_MEMORY. */
 z3d_status z3d_join_path(const char *folder, const char *name, char **out);
+/* *out becomes the path of the file `name` in the folder of the file `path`, malloc'ed. ERR_MEMORY.
+ */
+z3d_status z3d_path_beside(const char *path, const char *name, char **out);
 /* Creates a folder and its parents. ERR_IO. */
 z3d_status z3d_make_folders(const char *path);
 /* Monotonic clock, seconds. */

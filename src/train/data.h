@@ -58,8 +58,8 @@ typedef struct z3d_tokenize_progress {
 } z3d_tokenize_progress;
 
 typedef struct z3d_tokenize_options {
-    const char *const
-        *inputs; /* files and folders; a folder stands for all files below it, in name order */
+    /* Files and folders; a folder stands for all files below it, in name order. */
+    const char *const *inputs;
     int count;
     const char *output_train;      /* .bin to write */
     const char *output_validation; /* .bin of the held-out documents; NULL: nothing is held out */
@@ -183,8 +183,8 @@ void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_p
 /* The tokens and targets of sample `sample` of the run, each int32[seq_length]; a target that is
  * not trained is -1. positions, int32[seq_length] or NULL: the position of each token in
  * its document; in a window, its position there. */
-z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets, int32_t *positions);
+z3d_status z3d_dataset_read(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
+                            int32_t *targets, int32_t *positions);
 /* Whether one of the files says which tokens are trained. */
 bool z3d_dataset_masked(const z3d_dataset *dataset);
 z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
@@ -194,7 +194,7 @@ z3d_packing_facts z3d_dataset_packing(const z3d_dataset *dataset);
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
 /* The number of windows of one file; *first: the index of its first window. */
 int64_t z3d_dataset_file_windows(const z3d_dataset *dataset, int file, int64_t *first);
-/* Window `index` as a sample (see z3d_dataset_sample). For an index outside 0 .. windows-1 all
+/* Window `index` as a sample (see z3d_dataset_read). For an index outside 0 .. windows-1 all
  * targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
                               int32_t *targets, int32_t *positions);

@@ -22,7 +22,7 @@ z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more);
 z3d_status z3d_token_list_add(z3d_token_list *list, int32_t id);
 void z3d_token_list_free(z3d_token_list *list);
 
-/* The first member of z3d_bpe_tokenizer (src/train/text/bpe.h). */
+/* Only z3d_tokenizer_create and z3d_tokenizer_of_* make one. */
 typedef struct z3d_tokenizer {
     const char *name;   /* of its kind: "bytes", "gpt2", "huggingface" */
     int32_t vocab_size; /* ids are 0 .. vocab_size-1 */

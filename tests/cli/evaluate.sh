@@ -104,6 +104,9 @@ says 'one.txt: .*1 tokens, but one sample needs 2'
 head -c 64 /dev/zero >zeros
 expect 1 "$ZERO3D" evaluate run/checkpoints zeros
 says 'zeros: it is not text'
+mkfifo pipe
+expect 1 "$ZERO3D" evaluate run/checkpoints pipe
+says 'pipe: it is a device or pipe, not a token file'
 expect 1 "$ZERO3D" evaluate llama "$text"
 says 'tokenizer'
 expect 1 "$ZERO3D" evaluate llama train.bin

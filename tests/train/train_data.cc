@@ -369,7 +369,7 @@ TEST(Dataset, SamplesAreWindowsAndTargetsFollowThem) {
     std::map<int32_t, int> first;
     for (int64_t k = 0; k < 50; k++) { // two epochs of 25 windows
         int32_t tokens[4], targets[4];
-        ASSERT_EQ(z3d_dataset_sample(data.dataset, k, tokens, targets, nullptr), Z3D_OK);
+        ASSERT_EQ(z3d_dataset_read(data.dataset, k, tokens, targets, nullptr), Z3D_OK);
         EXPECT_EQ(tokens[0] % 4, 0);
         for (int i = 0; i < 4; i++) {
             EXPECT_EQ(tokens[i], tokens[0] + i);
@@ -522,8 +522,8 @@ struct Sample {
 
 Sample sample_of(const Data &data, int64_t index, size_t seq) {
     Sample s{std::vector<int32_t>(seq), std::vector<int32_t>(seq), std::vector<int32_t>(seq)};
-    EXPECT_EQ(z3d_dataset_sample(data.dataset, index, s.tokens.data(), s.targets.data(),
-                                 s.positions.data()),
+    EXPECT_EQ(z3d_dataset_read(data.dataset, index, s.tokens.data(), s.targets.data(),
+                               s.positions.data()),
               Z3D_OK)
         << z3d_error_message();
     return s;

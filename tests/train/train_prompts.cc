@@ -26,12 +26,13 @@ class Prompts : public ::testing::Test {
         z3d_prompts_free(&prompts);
         z3d_tokenizer_destroy(tokenizer);
     }
+    std::string path = "p.jsonl";
     z3d_status read(const std::string &text) {
         const z3d_prompt_style style = {tokenizer, chat, system, positions, 50, 3};
         char *copy = static_cast<char *>(malloc(text.size() + 1));
         memcpy(copy, text.data(), text.size());
         z3d_prompts_free(&prompts);
-        return z3d_prompts_read(copy, text.size(), "p.jsonl", &style, &prompts);
+        return z3d_prompts_read(copy, text.size(), path.c_str(), &style, &prompts);
     }
     std::string refused(const std::string &text) {
         EXPECT_EQ(read(text), Z3D_ERR_DATA) << text;
@@ -109,6 +110,11 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
     EXPECT_NE(said.find("p.jsonl:20: "), std::string::npos);
     EXPECT_EQ(said.find("p.jsonl:21: "), std::string::npos);
     EXPECT_NE(said.find("\n... and 980 more lines are wrong"), std::string::npos);
+}
+
+TEST_F(Prompts, ALongPathDoesNotHideTheLine) {
+    path = std::string(600, 'p') + ".jsonl";
+    EXPECT_NE(refused("\n{}").find(path + ":2: "), std::string::npos) << z3d_error_message();
 }
 
 TEST_F(Prompts, OfAChatAreMessages) {

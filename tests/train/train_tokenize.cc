@@ -1,10 +1,12 @@
 // `zero3d data tokenize`: what becomes a document, what is left out, what is held out.
 #include <gtest/gtest.h>
 
+#include <sys/inotify.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 extern "C" {
@@ -602,6 +604,32 @@ std::string zstd(const std::string &text) {
     std::string out(ZSTD_compressBound(text.size()), '\0');
     out.resize(ZSTD_compress(&out[0], out.size(), text.data(), text.size(), 3));
     return out;
+}
+
+// So what is examined is what is read, also if another file takes the name meanwhile.
+TEST_F(Tokenize, AFileInAFolderIsOpenedOnce) {
+    const std::string lines = "{\"text\": \"a line\"}\n";
+    write_file(in / "a.txt", "hello\n");
+    write_file(in / "b.txt.gz", gzip("packed\n"));
+    write_file(in / "c.jsonl", lines);
+    json_key = "text";
+    const uint32_t kinds = IN_OPEN | IN_ACCESS | IN_CLOSE; // equal ones in a row become one
+    const int notices = inotify_init1(IN_NONBLOCK);
+    ASSERT_GE(notices, 0);
+    ASSERT_GE(inotify_add_watch(notices, in.path.c_str(), kinds), 0);
+    Tokenized t = run({in.path});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train), (std::vector<std::string>{"hello\n", "packed\n", "a line"}));
+    std::map<std::string, int> opened;
+    alignas(inotify_event) char events[1 << 14];
+    const ssize_t bytes = read(notices, events, sizeof events);
+    for (ssize_t at = 0; at < bytes;) {
+        const auto *event = reinterpret_cast<const inotify_event *>(events + at);
+        if (event->len > 0 && (event->mask & IN_OPEN)) opened[event->name]++;
+        at += static_cast<ssize_t>(sizeof *event + event->len);
+    }
+    close(notices);
+    EXPECT_EQ(opened, (std::map<std::string, int>{{"a.txt", 1}, {"b.txt.gz", 1}, {"c.jsonl", 1}}));
 }
 
 // In several stretches too, as `cat a.gz b.gz` makes them.

@@ -21,8 +21,8 @@ z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
         for (int64_t row = 0; row < rows; row++) {
             int64_t position = micro * all + before + row;
             int64_t at = (micro * rows + row) * seq;
-            Z3D_TRY(z3d_dataset_sample(trainer->train, base + position, trainer->tokens + at,
-                                       trainer->targets + at, positions_at(trainer, at)));
+            Z3D_TRY(z3d_dataset_read(trainer->train, base + position, trainer->tokens + at,
+                                     trainer->targets + at, positions_at(trainer, at)));
         }
     return Z3D_OK;
 }

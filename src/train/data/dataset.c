@@ -7,12 +7,12 @@
 #include "src/train/data/order.h"
 #include "src/train/data/packing.h"
 
-typedef struct source {
+typedef struct data_source {
     z3d_token_file *file;
     int64_t windows;     /* whole windows, for training */
     int64_t padded;      /* the same with the last, short window, for validation */
     z3d_packing packing; /* if samples are documents */
-} source;
+} data_source;
 
 struct z3d_dataset {
     bool documents; /* samples are documents, not windows */
@@ -21,13 +21,14 @@ struct z3d_dataset {
     uint64_t key;
     z3d_blend *blend;
     int count;
-    source source[];
+    data_source source[];
 };
 
 /* Larger parts are not checked at start-up, but when they are read. */
 static const int64_t check_limit = (int64_t)4 << 30;
 
-static z3d_status open_source(const z3d_dataset_config *config, const char *path, source *out) {
+static z3d_status open_source(const z3d_dataset_config *config, const char *path,
+                              data_source *out) {
     const int64_t seq = config->seq_length, least = config->whole_windows ? seq + 1 : 2;
     Z3D_TRY(z3d_token_file_open(path, &out->file));
     if (config->documents) {
@@ -51,7 +52,8 @@ z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out)
     z3d_dataset *dataset;
     z3d_status status = Z3D_OK;
     *out = NULL;
-    Z3D_TRY(z3d_new(1, sizeof *dataset + (size_t)count * sizeof(source), "the dataset", &dataset));
+    Z3D_TRY(
+        z3d_new(1, sizeof *dataset + (size_t)count * sizeof(data_source), "the dataset", &dataset));
     dataset->documents = config->documents;
     dataset->seq_length = config->seq_length;
     dataset->vocab_size = config->vocab_size;
@@ -188,7 +190,7 @@ static z3d_status read_piece(const z3d_dataset *dataset, const z3d_token_file *f
 
 static z3d_status read_sample(const z3d_dataset *dataset, const z3d_sample_place *place,
                               int32_t *tokens, int32_t *targets, int32_t *positions) {
-    const source *from = &dataset->source[place->file];
+    const data_source *from = &dataset->source[place->file];
     uint64_t key = epoch_key(dataset, place->epoch, place->file);
     int64_t at = 0;
     z3d_piece piece;
@@ -202,8 +204,8 @@ static z3d_status read_sample(const z3d_dataset *dataset, const z3d_sample_place
     return Z3D_OK;
 }
 
-z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
-                              int32_t *targets, int32_t *positions) {
+z3d_status z3d_dataset_read(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
+                            int32_t *targets, int32_t *positions) {
     z3d_sample_place place;
     z3d_dataset_locate(dataset, sample, &place);
     return read_sample(dataset, &place, tokens, targets, positions);

@@ -1,5 +1,5 @@
 /* Shared by both formats of token files: mapping a file for reading, and token types. */
-#include "src/train/data/token_file.h"
+#include "src/train/data/token_format.h"
 
 #include <errno.h>
 #include <fcntl.h>

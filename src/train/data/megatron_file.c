@@ -3,7 +3,7 @@
  * lengths of the sequences in tokens (int32), their first bytes in the .bin (int64) and the
  * documents' first sequences (int64); multimodal ones add a mode byte for each sequence. All little
  * endian and unaligned. */
-#include "src/train/data/token_file.h"
+#include "src/train/data/token_format.h"
 
 #include <string.h>
 
@@ -92,20 +92,20 @@ static z3d_status check_sequences(const index_file *index, z3d_token_file *file,
         if (length < 0 || byte < 0 || byte % size != 0)
             return Z3D_ERROR(Z3D_ERR_DATA, "%s: sequence %lld has %lld tokens at byte %lld",
                              index->file.path, (long long)i, (long long)length, (long long)byte);
-        if (byte > file->data.bytes || length * size > file->data.bytes - byte)
+        if (byte > file->data->bytes || length * size > file->data->bytes - byte)
             return Z3D_ERROR(Z3D_ERR_DATA,
                              "%s: truncated: sequence %lld of its index has %lld tokens at byte "
                              "%lld, but the file has %lld bytes",
-                             file->data.path, (long long)i, (long long)length, (long long)byte,
-                             (long long)file->data.bytes);
+                             file->data->path, (long long)i, (long long)length, (long long)byte,
+                             (long long)file->data->bytes);
         *contiguous &= byte == end;
         end = byte + length * size;
         file->tokens += length;
     }
-    if (*contiguous && end != file->data.bytes)
+    if (*contiguous && end != file->data->bytes)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: wrong size: the file has %lld bytes; its index describes %lld",
-                         file->data.path, (long long)file->data.bytes, (long long)end);
+                         file->data->path, (long long)file->data->bytes, (long long)end);
     return Z3D_OK;
 }
 
@@ -140,7 +140,7 @@ static z3d_status read_sequences(const index_file *index, z3d_token_file *file) 
     file->type = index->type;
     Z3D_TRY(check_sequences(index, file, &contiguous));
     Z3D_TRY(check_documents(index));
-    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->data.path);
+    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->data->path);
     return contiguous ? Z3D_OK : keep_sequences(index, file);
 }
 

@@ -1,5 +1,5 @@
 /* Maps and reads token files: llm.c's .bin here, Megatron-LM's index in megatron_file.c. */
-#include "src/train/data/token_file.h"
+#include "src/train/data/token_format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static z3d_status check_documents(const z3d_token_file *file) {
 
 /* Finds the tables that follow the tokens. */
 static z3d_status find_sections(z3d_token_file *file, int32_t flags) {
-    const int64_t bytes = file->data.bytes;
+    const int64_t bytes = file->data->bytes;
     const bool masked = flags & Z3D_TOKEN_HAS_MASK, known = flags & Z3D_TOKEN_HAS_DOCUMENTS;
     if (flags & ~(Z3D_TOKEN_HAS_MASK | Z3D_TOKEN_HAS_DOCUMENTS))
         return Z3D_ERROR(Z3D_ERR_DATA,
@@ -54,8 +54,8 @@ static z3d_status find_sections(z3d_token_file *file, int32_t flags) {
                                          : "",
                          (long long)wanted, (long long)bytes);
     if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->path);
-    if (masked) file->mask = file->data.data + tokens;
-    if (known) file->document = file->data.data + tokens + mask;
+    if (masked) file->mask = file->data->data + tokens;
+    if (known) file->document = file->data->data + tokens + mask;
     return check_documents(file);
 }
 
@@ -71,7 +71,7 @@ static const char *text_at(const z3d_mapped_file *data) {
 }
 
 static z3d_status refuse_other(const z3d_token_file *file, int32_t begin) {
-    const char *text = text_at(&file->data);
+    const char *text = text_at(file->data);
     if (text)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: this is %s, not a token file: make one with `zero3d data tokenize`",
@@ -83,7 +83,7 @@ static z3d_status refuse_other(const z3d_token_file *file, int32_t begin) {
 }
 
 static z3d_status read_llmc_header(z3d_token_file *file) {
-    const z3d_mapped_file *data = &file->data;
+    const z3d_mapped_file *data = file->data;
     int32_t flags = 0;
     if (data->bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the token file is empty", file->path);
     int32_t header[Z3D_TOKEN_HEADER_INTS] = {0};
@@ -124,13 +124,16 @@ static char *find_index(const char *path) {
     const int stem = (int)strlen(path) - (index || data ? 4 : 0);
     z3d_string name = {0};
     z3d_string_append(&name, "%.*s.idx", stem, path);
-    const bool whole = !index && !data && access(path, F_OK) == 0;
-    if (!name.failed && !whole && (index || access(name.text, F_OK) == 0)) return name.text;
+    if (index && !name.failed) return name.text;
+    const bool stem_only = !data && access(path, F_OK) != 0;
+    if ((data || stem_only) && !name.failed && access(name.text, F_OK) == 0) return name.text;
     z3d_string_free(&name);
     return NULL;
 }
 
 bool z3d_names_token_file(const char *path) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return true;
     char *index = find_index(path);
     const bool pair = index != NULL;
     free(index);
@@ -141,22 +144,23 @@ static z3d_status open_pair(z3d_token_file *file) {
     z3d_string path = {0};
     z3d_string_append(&path, "%.*s.bin", (int)strlen(file->index) - 4, file->index);
     z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                                    : z3d_map_file(path.text, &file->data);
+                                    : z3d_map_file(path.text, file->data);
     z3d_string_free(&path);
     return status == Z3D_OK ? z3d_megatron_read_sequences(file) : status;
 }
 
 static z3d_status open_file(z3d_token_file *file) {
     if (file->index) return open_pair(file);
-    Z3D_TRY(z3d_map_file(file->path, &file->data));
+    Z3D_TRY(z3d_map_file(file->path, file->data));
     return read_llmc_header(file);
 }
 
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out) {
     z3d_token_file *file;
     *out = NULL;
-    Z3D_TRY(z3d_new(1, sizeof *file, "a token file", &file));
-    file->data.fd = -1;
+    Z3D_TRY(z3d_new(1, sizeof *file + sizeof *file->data, "a token file", &file));
+    file->data = (z3d_mapped_file *)(file + 1);
+    file->data->fd = -1;
     file->path = strdup(path);
     file->index = find_index(path);
     z3d_status status =
@@ -170,7 +174,7 @@ z3d_status z3d_token_file_open(const char *path, z3d_token_file **out) {
 
 void z3d_token_file_close(z3d_token_file *file) {
     if (!file) return;
-    z3d_unmap_file(&file->data);
+    z3d_unmap_file(file->data);
     free(file->path);
     free(file->index);
     free(file->sequence_first);
@@ -279,10 +283,10 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
                 (long long)(first + count), (long long)file->tokens);
     /* Reading beyond the end of a shortened file would end the process by SIGBUS. */
     struct stat info;
-    if (fstat(file->data.fd, &info) != 0 || info.st_size < file->data.bytes)
+    if (fstat(file->data->fd, &info) != 0 || info.st_size < file->data->bytes)
         return Z3D_ERROR(Z3D_ERR_IO,
                          "%s: the file became shorter during the run (%lld bytes before, %lld now)",
-                         file->path, (long long)file->data.bytes, (long long)info.st_size);
+                         file->path, (long long)file->data->bytes, (long long)info.st_size);
     int size = z3d_token_type_bytes(file->type);
     while (count > 0) {
         int64_t byte = file->begin + first * size, stretch = count;
@@ -293,7 +297,7 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
             stretch = rest < count ? rest : count;
         }
         long long wrong;
-        int64_t bad = widen[file->type](file->data.data + byte, stretch, vocab_size, out, &wrong);
+        int64_t bad = widen[file->type](file->data->data + byte, stretch, vocab_size, out, &wrong);
         if (bad >= 0)
             return Z3D_ERROR(
                 Z3D_ERR_DATA,

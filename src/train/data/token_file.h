@@ -5,26 +5,6 @@
 #include "src/base/base.h"
 #include "src/train/tokenizer.h"
 
-/* llm.c's header: 256 int32, of which llm.c reads three. Later ones are ours: they say which
- * tokenizer made the file, and which tables follow the tokens: a mask, one bit for each token, the
- * lowest bit first (1: trained as a target); then the index of each document's first token, int64.
- */
-enum {
-    Z3D_TOKEN_HEADER_INTS = 256,
-    Z3D_TOKEN_HEADER_BYTES = 1024,
-    Z3D_TOKEN_MAGIC_U16 = 20240520,
-    Z3D_TOKEN_VERSION_U16 = 1,
-    Z3D_TOKEN_MAGIC_U32 = 20240801,
-    Z3D_TOKEN_VERSION_U32 = 7,
-    Z3D_TOKEN_MARK = 0x7a336474,
-    Z3D_TOKEN_MARK_AT = 8,
-    Z3D_TOKEN_VOCABULARY_AT = 9,
-    Z3D_TOKEN_DIGEST_AT = 10, /* two of them */
-    Z3D_TOKEN_FLAGS_AT = 12,
-    Z3D_TOKEN_DOCUMENTS_AT = 13 /* their number; two of them */
-};
-enum { Z3D_TOKEN_HAS_MASK = 1, Z3D_TOKEN_HAS_DOCUMENTS = 2 };
-
 /* Element types a token file can have. */
 typedef enum z3d_token_type {
     Z3D_TOKEN_U8,
@@ -36,26 +16,18 @@ typedef enum z3d_token_type {
     Z3D_TOKEN_I64
 } z3d_token_type;
 
-int z3d_token_type_bytes(z3d_token_type type);
-
-/* Whether the file begins with a magic number of llm.c. */
+/* Whether a regular file begins with a magic number of llm.c. */
 bool z3d_is_token_file(const char *path);
 /* Whether the path is that of a token file by its content or by its name: .bin, .idx, or a
- * Megatron-LM pair without an ending. */
+ * Megatron-LM pair without an ending; or that of a device or pipe, which z3d_token_file_open
+ * refuses.
+ */
 bool z3d_names_token_file(const char *path);
 
-/* A file mapped for reading. */
-typedef struct z3d_mapped_file {
-    char *path;
-    int fd;
-    const unsigned char *data; /* NULL when empty */
-    int64_t bytes;
-} z3d_mapped_file;
-
 typedef struct z3d_token_file {
-    z3d_mapped_file data;
-    char *path;  /* as given */
-    char *index; /* the .idx of a Megatron-LM pair; NULL: llm.c's format */
+    struct z3d_mapped_file *data; /* private: the .bin */
+    char *path;                   /* as given */
+    char *index;                  /* the .idx of a Megatron-LM pair; NULL: llm.c's format */
     z3d_token_type type;
     int64_t begin; /* byte of the first token, if the tokens are contiguous */
     int64_t tokens;
@@ -96,16 +68,5 @@ z3d_status z3d_token_file_check(const z3d_token_file *file, const z3d_tokenizer 
  * vocab_size-1; ERR_IO if the file became shorter during the run. */
 z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
                                int32_t vocab_size, int32_t *out);
-
-/* ---- private to src/train/data ---- */
-
-/* ERR_IO: the file is missing, unreadable or no regular file. Unmap also after a failure. */
-z3d_status z3d_map_file(const char *path, z3d_mapped_file *out);
-void z3d_unmap_file(z3d_mapped_file *file);
-
-/* Fills in type, tokens and sequences from file->index; file->data is the mapped .bin. */
-z3d_status z3d_megatron_read_sequences(z3d_token_file *file);
-/* Sets document and documents from file->index, unchecked. */
-z3d_status z3d_megatron_read_documents(z3d_token_file *file);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/train/data/token_file.h"
+#include "src/train/data/token_format.h"
 
 static z3d_status failed(const z3d_token_writer *writer) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write the file: %s", writer->temporary,

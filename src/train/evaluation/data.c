@@ -20,33 +20,34 @@ static bool is_json(const char *path) {
 /* ---- text ---- */
 
 /* Reads a whole text; *text is malloc'ed. */
-static z3d_status read_text(const char *path, char **text, size_t *length) {
+static z3d_status read_text(z3d_input *input, char **text, size_t *length) {
     enum { MOST = 1 << 30 };
+    const char *path = input->path;
     z3d_content_hash unused;
     z3d_text_kind kind;
     int64_t bytes;
-    z3d_input input;
-    Z3D_TRY(z3d_text_survey(path, &unused, &bytes, &kind));
+    Z3D_TRY(z3d_text_survey(input, &unused, &bytes, &kind));
     if (kind != Z3D_TEXT_UTF8) return z3d_text_refuse(path, path, kind);
     if (bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the file is empty", path);
     if (bytes > MOST)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld bytes of text: expected at most %d", path,
                          (long long)bytes, MOST);
     Z3D_TRY(z3d_new((size_t)bytes, 1, "a text", text));
-    z3d_status status = z3d_input_open(&input, path);
-    if (status == Z3D_OK) status = z3d_input_read(&input, *text, (size_t)bytes, length);
-    z3d_input_close(&input);
-    return status;
+    Z3D_TRY(z3d_input_rewind(input));
+    return z3d_input_read(input, *text, (size_t)bytes, length);
 }
 
 static z3d_status write_text(const char *path, z3d_tokenizer *tokenizer, z3d_token_writer *writer) {
     char *text = NULL;
     size_t length;
     z3d_token_list ids = {0};
-    z3d_status status = read_text(path, &text, &length);
+    z3d_input input;
+    z3d_status status = z3d_input_open(&input, path);
+    if (status == Z3D_OK) status = read_text(&input, &text, &length);
     if (status == Z3D_OK) status = z3d_tokenizer_prompt(tokenizer, text, length, &ids);
     if (status == Z3D_OK) status = z3d_token_writer_append(writer, ids.id, ids.count);
     z3d_token_list_free(&ids);
+    z3d_input_close(&input);
     free(text);
     return status;
 }

@@ -275,7 +275,7 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
 }
 
 static z3d_status find_chat(z3d_tokenizer *tokenizer, const char *name, z3d_chat *out) {
-    char names[256];
+    char names[Z3D_CHAT_NAMES];
     Z3D_TRY(z3d_chat_find(name, tokenizer, out));
     return out->kind ? Z3D_OK
                      : Z3D_ERROR(Z3D_ERR_USAGE,

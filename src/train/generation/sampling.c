@@ -41,8 +41,8 @@ static void select_top(const float *logits, int32_t count, int64_t k, int32_t *h
     }
 }
 
-/* The number of most likely ids, of k, whose weights sum to at least `wanted`; k if all weigh less.
- * *sum: the sum of their weights. */
+/* The number of most likely ids, of k and at least one, whose weights sum to at least `wanted`; k
+ * if all weigh less. *sum: the sum of their weights. */
 static int64_t reach(const float *logits, const int32_t *top, int64_t k, double temperature,
                      double wanted, double *sum) {
     int64_t count = 0;

@@ -232,8 +232,6 @@ z3d_status z3d_tokenizer_parts_read(z3d_bpe_tokenizer *t, const z3d_json *root, 
 /* Finds the tokens that begin and end a text, in the post-processor and in tokenizer_config.json,
  * generation_config.json and config.json beside `path`. Errors as above. */
 z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path);
-/* *out: the path of the file `name` in the folder of `path`; free it, also after ERR_MEMORY. */
-z3d_status z3d_path_beside(const char *path, const char *name, char **out);
 /* Reads the file `name` in the folder of `path`; *out NULL: no such file. ERR_IO, ERR_DATA,
  * ERR_MEMORY. */
 z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out);

@@ -216,6 +216,7 @@ z3d_status z3d_word_merger_create(const z3d_vocabulary *v, z3d_word_merger **out
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof **out, "merging", out));
     (*out)->vocabulary = v;
+    if (v->only_bytes) return Z3D_OK;
     return z3d_new(REMEMBERED, sizeof(remembered), "remembered words", &(*out)->remembered);
 }
 

@@ -49,7 +49,8 @@ typedef struct z3d_chat_kind {
 
 /* NULL: no kind has this name. */
 const z3d_chat_kind *z3d_chat_kind_find(const char *name);
-/* "chatml, llama3, ..." into buf; returns buf. 256 bytes are enough. */
+enum { Z3D_CHAT_NAMES = 256 };
+/* "chatml, llama3, ..." into buf; returns buf. Z3D_CHAT_NAMES bytes are enough. */
 const char *z3d_chat_kind_names(char *buf, size_t size);
 
 typedef struct z3d_chat {
@@ -60,8 +61,9 @@ typedef struct z3d_chat {
 
 /* Finds the template called `name`. With name NULL, the template beside the tokenizer's file:
  * chat_template.jinja, or chat_template in tokenizer_config.json; out->kind is NULL if there is
- * none. Free *out also after a failure. ERR_UNSUPPORTED: the template is not a known one;
- * ERR_USAGE: no template has this name; ERR_CONFIG: the tokenizer lacks the template's tokens. */
+ * none, and after a failure. Free *out also after a failure. ERR_UNSUPPORTED: the template is not a
+ * known one; ERR_USAGE: no template has this name; ERR_CONFIG: the tokenizer lacks the template's
+ * tokens. */
 z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out);
 void z3d_chat_free(z3d_chat *chat);
 

@@ -13,7 +13,7 @@
 #define SYSTEM_TURN "<|im_start|>system\n"
 #define TURN_END "<|im_end|>"
 
-enum { LARGEST = 1 << 20, NAMES = 256 };
+enum { LARGEST = 1 << 20 };
 
 /* Digests of the templates in the layout of this file, and their kinds. */
 static const struct {
@@ -195,7 +195,7 @@ static z3d_status look_up(const char *text, bool comments, const char *path, z3d
 
 static z3d_status recognise(const char *text, const char *path, z3d_chat *out) {
     uint64_t digest;
-    char names[NAMES];
+    char names[Z3D_CHAT_NAMES];
     Z3D_TRY(look_up(text, true, path, out, &digest));
     if (!out->kind) Z3D_TRY(look_up(text, false, path, out, &digest));
     if (out->kind) return Z3D_OK;
@@ -247,7 +247,7 @@ static z3d_status find_kind(const z3d_tokenizer *tokenizer, z3d_chat *out) {
 }
 
 z3d_status z3d_chat_find(const char *name, z3d_tokenizer *tokenizer, z3d_chat *out) {
-    char names[NAMES];
+    char names[Z3D_CHAT_NAMES];
     *out = (z3d_chat){.kind = name ? z3d_chat_kind_find(name) : NULL};
     if (name && !out->kind)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--chat-template %s: expected auto or one of %s", name,

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/train/data/token_file.h"
+#include "src/train/data/token_format.h"
 #include "src/train/text/tokenize_work.h"
 
 /* ---- deciding ---- */

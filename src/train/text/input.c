@@ -135,10 +135,19 @@ z3d_status z3d_input_open(z3d_input *in, const char *path) {
             memcmp(magic, unpackers[i].magic, unpackers[i].magic_bytes) == 0)
             in->unpacker = &unpackers[i];
     if (!in->unpacker) return Z3D_OK;
+    Z3D_TRY(z3d_new(PACKED, 1, "a packed file", &in->packed));
+    return z3d_input_rewind(in);
+}
+
+z3d_status z3d_input_rewind(z3d_input *in) {
+    in->position = 0;
+    if (!in->unpacker) return Z3D_OK;
+    if (in->state) in->unpacker->destroy(in->state);
+    in->at = in->have = 0;
+    in->ended = false;
     in->between = true;
     in->state = in->unpacker->create();
-    if (!in->state) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to unpack %s", path);
-    return z3d_new(PACKED, 1, "a packed file", &in->packed);
+    return in->state ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to unpack %s", in->path);
 }
 
 /* Reads packed bytes if none are left. in->ended: the file has no more. */

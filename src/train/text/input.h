@@ -28,6 +28,8 @@ z3d_status z3d_input_open(z3d_input *input, const char *path);
 /* Fills out[0 .. room - 1]; *count is less than `room` only at the end. ERR_IO; ERR_DATA: the
  * packed data are damaged or incomplete. */
 z3d_status z3d_input_read(z3d_input *input, void *out, size_t room, size_t *count);
+/* The next read begins at the beginning of the file. ERR_MEMORY. */
+z3d_status z3d_input_rewind(z3d_input *input);
 void z3d_input_close(z3d_input *input);
 
 /* The length of a name without ".gz" or ".zst". */

@@ -33,6 +33,12 @@ z3d_status z3d_json_lines_open(z3d_json_lines *l) {
     return z3d_input_open(&l->input, l->path);
 }
 
+z3d_status z3d_json_lines_take(z3d_json_lines *l, z3d_input *input) {
+    l->input = *input;
+    *input = (z3d_input){0};
+    return z3d_input_rewind(&l->input);
+}
+
 void z3d_json_lines_of(z3d_json_lines *l, char *text, size_t length) {
     l->layout = Z3D_LAYOUT_LINES;
     l->buffer = text;
@@ -225,10 +231,10 @@ void z3d_json_lines_place(const z3d_json_lines *l, char *out, size_t size) {
 }
 
 z3d_status z3d_json_lines_context(const z3d_json_lines *l, z3d_status status) {
-    char place[PLACE];
     if (status == Z3D_OK) return status;
-    z3d_json_lines_place(l, place, sizeof place);
-    return z3d_error_context(status, "%s", place);
+    const long long line = l->line, element = l->elements;
+    if (l->layout != Z3D_LAYOUT_ARRAY) return z3d_error_context(status, "%s:%lld", l->path, line);
+    return z3d_error_context(status, "%s:%lld (element %lld)", l->path, line, element);
 }
 
 z3d_status z3d_json_lines_refuse_key(const z3d_json_lines *l, const char *option, const char *key) {

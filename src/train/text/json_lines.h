@@ -31,12 +31,14 @@ typedef enum z3d_json_look {
     Z3D_LOOK_LIST   /* each line is an object, or the file is an array with texts */
 } z3d_json_look;
 z3d_json_look z3d_look_for_json(const char *path);
+/* The same for an open file; rewinds it first. */
+z3d_json_look z3d_look_at_input(z3d_input *input);
 /* Returns ERR_USAGE: raw JSON is no text to train on. The error names the keys of the file and the
  * keys of the formats. */
 z3d_status z3d_refuse_raw_json(const char *path);
 
 /* Reads a file object by object; its memory is that of the longest object. Set path, key, option
- * and strict, then call z3d_json_lines_open, or z3d_json_lines_of for a text in memory. */
+ * and strict, then call z3d_json_lines_open, _take, or _of for a text in memory. */
 typedef struct z3d_json_lines {
     const char *path;
     const char *key; /* key of the text in each object; "data.text": the member text of the member
@@ -59,6 +61,9 @@ typedef struct z3d_json_lines {
 
 /* Opens the file. Free also after a failure. ERR_IO, ERR_MEMORY. */
 z3d_status z3d_json_lines_open(z3d_json_lines *lines);
+/* Reads the open file *input from its beginning. Takes it: z3d_json_lines_free closes it. Free also
+ * after a failure. ERR_MEMORY. */
+z3d_status z3d_json_lines_take(z3d_json_lines *lines, z3d_input *input);
 /* Reads the lines of `text` instead of a file; it is malloc'ed, z3d_json_lines_free frees it. */
 void z3d_json_lines_of(z3d_json_lines *lines, char *text, size_t length);
 /* The text of the next object, valid until the next call; *text NULL: the file has ended. ERR_DATA

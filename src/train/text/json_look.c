@@ -106,18 +106,24 @@ static z3d_json_look judge(cursor c, bool whole) {
     return memchr(begin, '\n', (size_t)(first_end - begin)) ? Z3D_LOOK_VALUE : Z3D_LOOK_LIST;
 }
 
-z3d_json_look z3d_look_for_json(const char *path) {
+z3d_json_look z3d_look_at_input(z3d_input *input) {
     char *text;
     size_t count = 0;
-    z3d_input input;
     z3d_json_look found = Z3D_LOOK_TEXT;
     if (z3d_new(WINDOW, 1, "the beginning of a file", &text) != Z3D_OK) return found;
-    z3d_status status = z3d_input_open(&input, path);
-    if (status == Z3D_OK) status = z3d_input_read(&input, text, WINDOW, &count);
+    z3d_status status = z3d_input_rewind(input);
+    if (status == Z3D_OK) status = z3d_input_read(input, text, WINDOW, &count);
     const cursor begin = {text + z3d_json_mark_length(text, count), text + count, 0, 0};
     if (status == Z3D_OK) found = judge(begin, count < WINDOW);
-    z3d_input_close(&input);
     free(text);
+    return found;
+}
+
+z3d_json_look z3d_look_for_json(const char *path) {
+    z3d_input input;
+    const bool open = z3d_input_open(&input, path) == Z3D_OK;
+    const z3d_json_look found = open ? z3d_look_at_input(&input) : Z3D_LOOK_TEXT;
+    z3d_input_close(&input);
     return found;
 }
 

@@ -6,14 +6,6 @@
 
 #include "src/train/text/bpe.h"
 
-z3d_status z3d_path_beside(const char *path, const char *name, char **out) {
-    const char *slash = strrchr(path, '/');
-    z3d_string beside = {0};
-    z3d_string_append(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
-    *out = beside.text;
-    return beside.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
-}
-
 z3d_status z3d_read_json_beside(const char *path, const char *name, z3d_json **out) {
     char *beside;
     *out = NULL;

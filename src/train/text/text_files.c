@@ -8,8 +8,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "src/train/text/input.h"
-
 /* ---- listing ---- */
 
 static z3d_status append_file(z3d_text_list *list, const char *path, int64_t bytes, bool named) {
@@ -36,9 +34,8 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* The error is one only if the user named the path. */
-static z3d_status leave_out(z3d_text_list *list, bool named, z3d_status error) {
-    if (named) return error;
+/* Counts a path that cannot be read; if the user named it, the caller reports an error instead. */
+static z3d_status leave_out(z3d_text_list *list) {
     list->unreadable++;
     return Z3D_OK;
 }
@@ -56,16 +53,16 @@ static z3d_status add_folder(z3d_text_list *list, z3d_hash_set *visited, const c
     const int count = scandir(path, &entry, is_shown, by_name);
     if (count < 0 && errno == ENOMEM)
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the names in %s", path);
+    if (count < 0 && !named) return leave_out(list);
     if (count < 0)
-        return leave_out(
-            list, named,
-            Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno)));
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
     const bool slash = path[strlen(path) - 1] == '/';
     z3d_status status = Z3D_OK;
     for (int i = 0; i < count; i++) {
         z3d_string below = {0};
         z3d_string_append(&below, "%s%s%s", path, slash ? "" : "/", entry[i]->d_name);
-        if (below.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a name in %s", path);
+        if (status == Z3D_OK && below.failed)
+            status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a name in %s", path);
         if (status == Z3D_OK) status = add_path(list, visited, below.text, false);
         z3d_string_free(&below);
         free(entry[i]);
@@ -77,14 +74,13 @@ static z3d_status add_folder(z3d_text_list *list, z3d_hash_set *visited, const c
 static z3d_status add_path(z3d_text_list *list, z3d_hash_set *visited, const char *path,
                            bool named) {
     struct stat info;
-    if (stat(path, &info) != 0)
-        return leave_out(
-            list, named,
-            Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno)));
+    const bool found = stat(path, &info) == 0;
+    if (!found && !named) return leave_out(list);
+    if (!found) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode)) return add_folder(list, visited, path, &info, named);
     if (S_ISREG(info.st_mode)) return append_file(list, path, info.st_size, named);
-    return leave_out(list, named,
-                     Z3D_ERROR(Z3D_ERR_USAGE, "%s: it is neither a file nor a folder", path));
+    if (!named) return leave_out(list);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "%s: it is neither a file nor a folder", path);
 }
 
 z3d_status z3d_text_list_add(z3d_text_list *list, const char *path) {
@@ -283,18 +279,17 @@ static z3d_text_kind kind_of(const survey *s) {
     return many && 2 * s->faults > s->characters ? Z3D_TEXT_OTHER_ENCODING : Z3D_TEXT_UTF8;
 }
 
-z3d_status z3d_text_survey(const char *path, z3d_content_hash *hash, int64_t *bytes,
+z3d_status z3d_text_survey(z3d_input *input, z3d_content_hash *hash, int64_t *bytes,
                            z3d_text_kind *kind) {
     enum { CHUNK = 1 << 16 };
     unsigned char *buffer;
     survey s = {.wide = Z3D_TEXT_NONE};
-    z3d_input input;
     size_t kept = 0, count = 1;
     *hash = (z3d_content_hash){{0, 0}};
     Z3D_TRY(z3d_new(CHUNK, 1, "reading text", &buffer));
-    z3d_status status = z3d_input_open(&input, path);
+    z3d_status status = z3d_input_rewind(input);
     while (status == Z3D_OK && !s.nul) {
-        status = z3d_input_read(&input, buffer + kept, CHUNK - kept, &count);
+        status = z3d_input_read(input, buffer + kept, CHUNK - kept, &count);
         if (status != Z3D_OK || kept + count == 0) break;
         size_t used = kept + count, all = used;
         look_at(&s, buffer, &used, count == 0);
@@ -302,7 +297,6 @@ z3d_status z3d_text_survey(const char *path, z3d_content_hash *hash, int64_t *by
         kept = all - used;
         memmove(buffer, buffer + used, kept);
     }
-    z3d_input_close(&input);
     free(buffer);
     *bytes = s.bytes;
     *kind = kind_of(&s);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "src/base/base.h"
+#include "src/train/text/input.h"
 
 typedef struct z3d_text_file {
     char *path;
@@ -52,9 +53,9 @@ typedef enum z3d_text_kind {
     Z3D_TEXT_NONE
 } z3d_text_kind;
 
-/* Reads a file, also a packed one: hash and length of its text, and its kind. ERR_IO, ERR_DATA (the
- * packed data are damaged), ERR_MEMORY. */
-z3d_status z3d_text_survey(const char *path, z3d_content_hash *hash, int64_t *bytes,
+/* Reads a file from its beginning, also a packed one: hash and length of its text, and its kind.
+ * ERR_IO, ERR_DATA (the packed data are damaged), ERR_MEMORY. */
+z3d_status z3d_text_survey(z3d_input *input, z3d_content_hash *hash, int64_t *bytes,
                            z3d_text_kind *kind);
 /* Returns ERR_DATA for a file that is not UTF-8. The error names its kind and the command that
  * converts it. place: the path, or the path and line where that was found. */

@@ -3,10 +3,8 @@
  * keeps its hash and length; the second (deal_out.c) copies each one to the training or the
  * validation file. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/train/text/bpe.h"
 #include "src/train/text/input.h"
@@ -115,7 +113,7 @@ static size_t force_cut(const char *text, size_t count) {
 /* The bytes of a text that were read and not used yet: w->text[begin .. end). w->text has room for
  * two parts. */
 typedef struct window {
-    z3d_input input;
+    z3d_input *input;
     size_t begin, end;
 } window;
 
@@ -125,10 +123,10 @@ static z3d_status fill_window(const z3d_tokenize_work *w, window *v, size_t want
     if (used >= wanted) return Z3D_OK;
     memmove(w->text, w->text + v->begin, used);
     v->begin = 0;
-    Z3D_TRY(z3d_input_read(&v->input, w->text + used, (size_t)2 * LARGEST_PART - used, &count));
+    Z3D_TRY(z3d_input_read(v->input, w->text + used, (size_t)2 * LARGEST_PART - used, &count));
     v->end = used + count;
     if (v->end >= wanted) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO, "%s: the file became shorter", v->input.path);
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: the file became shorter", v->input->path);
 }
 
 /* The length of the part that begins at `text`, at most `wanted`; more: the text continues after
@@ -155,22 +153,20 @@ static z3d_status add_parts(z3d_tokenize_work *w, window *v, int64_t bytes) {
         Z3D_TRY(add_text(w, text, cut, at == 0, at + (int64_t)cut == bytes));
         at += (int64_t)cut;
         v->begin += cut;
-        advance(w, before + v->input.position, false);
+        advance(w, before + v->input->position, false);
     }
     return Z3D_OK;
 }
 
-static z3d_status add_file_text(z3d_tokenize_work *w, const char *path, int64_t bytes,
+static z3d_status add_file_text(z3d_tokenize_work *w, z3d_input *input, int64_t bytes,
                                 uint64_t hash) {
     int64_t limit = w->options->limit_bytes, room = limit ? limit - w->result->bytes : bytes;
-    window v = {.begin = 0};
+    window v = {.input = input};
     if (room < bytes) w->result->limited = true, bytes = room;
     if (bytes <= 0) return Z3D_OK;
-    z3d_status status = z3d_input_open(&v.input, path);
-    if (status == Z3D_OK) status = begin_document(w, hash, path);
-    if (status == Z3D_OK) status = add_parts(w, &v, bytes);
-    z3d_input_close(&v.input);
-    return status;
+    Z3D_TRY(z3d_input_rewind(input));
+    Z3D_TRY(begin_document(w, hash, input->path));
+    return add_parts(w, &v, bytes);
 }
 
 /* ---- JSON lines ---- */
@@ -248,9 +244,9 @@ static z3d_status add_lines(z3d_tokenize_work *w, z3d_json_lines *lines) {
     return Z3D_OK;
 }
 
-static z3d_status add_json_lines(z3d_tokenize_work *w, const char *path) {
-    z3d_json_lines lines = {.path = path, .key = w->json_key, .option = "--json-key "};
-    z3d_status status = z3d_json_lines_open(&lines);
+static z3d_status add_json_lines(z3d_tokenize_work *w, z3d_input *input) {
+    z3d_json_lines lines = {.path = input->path, .key = w->json_key, .option = "--json-key "};
+    z3d_status status = z3d_json_lines_take(&lines, input);
     if (status == Z3D_OK) status = add_lines(w, &lines);
     w->result->repairs.surrogates += lines.repairs.surrogates;
     w->result->repairs.nuls += lines.repairs.nuls;
@@ -274,13 +270,13 @@ static z3d_status leave_out(z3d_tokenize_work *w, const z3d_text_file *file, z3d
 }
 
 /* Whether the file is new text; counts files that are left out. */
-static z3d_status examine(z3d_tokenize_work *w, const z3d_text_file *file, z3d_content_hash *hash,
-                          int64_t *bytes, bool *used) {
+static z3d_status examine(z3d_tokenize_work *w, const z3d_text_file *file, z3d_input *input,
+                          z3d_content_hash *hash, int64_t *bytes, bool *used) {
     z3d_tokenize_result *result = w->result;
     z3d_text_kind kind;
     bool added = true;
     *used = false;
-    z3d_status status = z3d_text_survey(file->path, hash, bytes, &kind);
+    z3d_status status = z3d_text_survey(input, hash, bytes, &kind);
     if (status == Z3D_ERR_IO && !file->named) {
         result->skipped_unreadable++;
         return Z3D_OK;
@@ -332,19 +328,11 @@ static z3d_status judge_raw_json(const z3d_tokenize_work *w) {
     return Z3D_OK;
 }
 
-static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
-    const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && file->named)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", file->path, strerror(errno));
-    if (fd < 0) {
-        w->result->skipped_unreadable++;
-        return Z3D_OK;
-    }
-    close(fd);
+static z3d_status add_input(z3d_tokenize_work *w, const z3d_text_file *file, z3d_input *input) {
     int64_t bytes = file->bytes, before = w->read_bytes;
     z3d_content_hash hash;
     z3d_status status = Z3D_OK;
-    const z3d_json_look look = has_json_name(file) ? Z3D_LOOK_LIST : z3d_look_for_json(file->path);
+    const z3d_json_look look = has_json_name(file) ? Z3D_LOOK_LIST : z3d_look_at_input(input);
     const bool json = is_json(w, file, look);
     bool used = bytes > 0;
     const bool other = w->format > Z3D_FORMAT_TEXT && !json && !file->named;
@@ -354,16 +342,26 @@ static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
     else if (json) /* bad lines are errors, duplicate lines are found one by one */
         w->result->skipped_empty += !used;
     else
-        status = examine(w, file, &hash, &bytes, &used);
+        status = examine(w, file, input, &hash, &bytes, &used);
     if (status == Z3D_OK && used && !json) status = notice_raw_json(w, file, look);
     if (status == Z3D_OK && used) {
         w->result->files++;
         w->json_files += json;
-        status = json ? add_json_lines(w, file->path)
-                      : add_file_text(w, file->path, bytes, hash.word[0]);
+        status = json ? add_json_lines(w, input) : add_file_text(w, input, bytes, hash.word[0]);
     }
     advance(w, before + file->bytes, status == Z3D_OK);
     return status;
+}
+
+/* Opens the file once, so that what is examined is what is read. */
+static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
+    z3d_input input;
+    z3d_status status = z3d_input_open(&input, file->path);
+    const bool left_out = status == Z3D_ERR_IO && !file->named;
+    w->result->skipped_unreadable += left_out;
+    if (status == Z3D_OK) status = add_input(w, file, &input);
+    z3d_input_close(&input);
+    return left_out ? Z3D_OK : status;
 }
 
 static z3d_status refuse_no_json(const z3d_tokenize_work *w) {
