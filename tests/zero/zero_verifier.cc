@@ -110,7 +110,7 @@ TEST(Verifier, RefusesOneCollectiveInsteadOfTwoHalves) {
                                 in.count = c.program.layout->group[in.group].shard;
                             }
                     },
-                    {"reduce_grads", "in two halves"}});
+                    {"reduce_grads", "one half of"}});
 }
 
 // The first of the gathers of two groups that travel as one; the other follows.
@@ -573,7 +573,7 @@ TEST(Verifier, NamesWrongMemory) {
              for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
                  c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, phase)].count = 64;
          },
-         {"the rows of its parameters have 256 columns, but had 128 in an earlier entry"}},
+         {"rows of its parameters have 256 columns, but had 128 before"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }

@@ -20,7 +20,7 @@ static struct decisions decide(const z3d_program_config *config, const z3d_layou
         .gather_each_use = !all_parameters,
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .in_parts = g->block > 1,
-        /* Nothing reads these for a frozen group, whose optimizer has the axes of its value. */
+        /* The next four are never read for a frozen group. */
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
         .sum_copies = g->copy_axes != Z3D_AXES_NONE,
@@ -51,7 +51,7 @@ static void add_persistent(struct builder *b) {
             int buffer =
                 z3d_builder_buffer(b, of->category, 1, of->name, p->model->group[g].name, -1);
             if (buffer < 0) continue;
-            /* 0 bytes on stages without the group: buffer numbers are equal on all stages. */
+            /* Perhaps 0, on a stage without the group: buffer numbers stay equal on all stages. */
             p->buffer[buffer].bytes = z3d_state_bytes(p->layout, g, (z3d_state_role)role);
             p->buffer[buffer].group = g;
             p->buffer[buffer].rows = z3d_state_rows(p->layout, g, (z3d_state_role)role);
@@ -372,8 +372,8 @@ static z3d_status check_delayed(const z3d_program_config *c) {
         (offload->optimizer != Z3D_SPACE_DEVICE && offload->resident <= 0))
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "zero_optimization.offload_optimizer.delayed_param_update: only the host "
-                     "delays steps; set offload_optimizer.device to cpu or nvme, and "
+                     "zero_optimization.offload_optimizer.delayed_param_update: only steps of the "
+                     "host are delayed; set offload_optimizer.device to cpu or nvme, and "
                      "offload_optimizer.ratio to 1");
 }
 

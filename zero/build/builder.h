@@ -60,8 +60,8 @@ struct group_state {
     int wanted;      /* number of the next work that reads the gathered parameters */
     int block;       /* buffer for the parameters of its row block, -1: none */
     bool fresh;      /* hpZ: the secondary value is up to date */
-    /* First entries of gathers under way, -1: none. Of parameters: widening is the half over the
-     * nodes, gathering the other half, or the whole. Of reduced gradients: sharing. */
+    /* First entries of gathers under way, -1: none. widening: parameters, over the nodes.
+     * gathering: parameters, over the node's ranks or over all. sharing: reduced gradients. */
     int widening, gathering, sharing;
     int summing; /* ticket of sum_copies or sum_replicated */
     bool shared; /* this rank has all rows of its gradients */
@@ -84,14 +84,14 @@ struct piece {
 struct host_steps {
     struct piece *piece;
     int count, begun, stepped, over;
-    /* Delayed steps: the numbers of pieces whose stores of parameters have started, in this order.
-     * The first `stored` stores are over; the first `due` started before the current work. */
+    /* Delayed steps: numbers of pieces, in the order in which stores of their parameters started.
+     * The first `stored` are over; the first `due` started before the current work. */
     int *storing, num_storing, due, stored;
     int64_t elements, done; /* of all pieces; of the stepped ones */
     double beside, been;    /* FLOPs of all work that may overlap the steps; of the work so far */
 };
 
-/* Sums of one micro-batch whose collectives are under way, by descending group. */
+/* The sum_states of one micro-batch with a collective under way, by descending group. */
 enum { REDUCTIONS = 16 };
 struct started {
     int count, micro, task;
@@ -108,8 +108,8 @@ struct unit_state {
     int kept;    /* index of its struct kept_input, -1: none */
 };
 
-/* The routes of an activation checkpoint. They are not in unit_state, because few units of a large
- * program have a checkpoint. */
+/* The routes of an activation checkpoint. They are not in unit_state, because many units may
+ * have no checkpoint. */
 struct kept_input {
     struct route save, load;
     bool loads; /* `load` has begun */
@@ -117,15 +117,15 @@ struct kept_input {
 
 /* One call of a unit. */
 struct work {
-    z3d_call kind; /* RECOMPUTE also if it repeats all of forward */
+    z3d_call kind; /* RECOMPUTE even if its trace is forward's */
     int unit, micro;
     int task; /* of this pipeline stage's schedule */
 };
 
-/* A transfer between pipeline stages: the input of unit `unit`, or its gradient. All ranks start
- * their transfers in the order of `when`. That is the end of the pass that makes the data, if every
- * pass takes its usual time (z3d_schedule_times). So nothing deadlocks: each end of the first
- * unfinished transfer starts it before it waits for another one. */
+/* A transfer between pipeline stages: the input of unit `unit`, or its gradient. when: the planned
+ * time (z3d_schedule_times) at which the pass that makes the data ends. All ranks start transfers
+ * in this order, so nothing deadlocks: sender and receiver of the first unfinished transfer both
+ * start it before they wait for another one. */
 struct transfer {
     double when;
     int unit, micro, task; /* task: the one that sends or reads it */
@@ -138,29 +138,29 @@ struct crossing {
     int receive, send;
 };
 
-/* A step that starts more entries is refused: every rank's list would take gigabytes. */
+/* Most entries of a list before the waits of its buckets; more would take gigabytes. */
 enum { MAX_ENTRIES = 5000000 };
 
 struct builder {
     z3d_program *program;
     int instruction_capacity, slot_capacity, buffer_capacity, num_work;
-    bool joins; /* collectives of a unit's groups may be joined: only if the model has a frozen
-                   group. Else one of a unit's two groups is a table of embeddings, mostly large
-                   enough for a message of its own */
+    bool joins; /* collectives of a unit's groups may be joined: the model has a frozen group.
+                   Without one, a unit with two groups has an embedding table, which is usually
+                   large enough to travel alone */
     struct group_state *group;
-    /* Under way: reductions, the oldest first; second halves of reductions in parts; sums of
-     * reduced gradients. */
+    /* Under way. reducing: the oldest first. narrowing: second halves. summing: sum_copies and
+     * sum_replicated. */
     struct started reducing[REDUCTIONS], narrowing, summing;
     int num_reducing;
     int *leaving, num_leaving; /* groups whose gradients may be on their way to host or disk */
     struct host_steps host;
-    int work_over;            /* number of the current work; equally many are over */
+    int work_over;            /* number of the current work: so many are over */
     struct unit_state *state; /* z3d_builder_state */
     struct kept_input *input; /* in the order of z3d_builder_keep */
     int input_capacity, num_inputs;
     struct work saving, storing; /* work whose activation checkpoint is on the way to the host
                                     (saving), or from there to the disk (storing); unit -1: none */
-    int *kept_from; /* by unit: of its chunk's units up to this one the last that keeps its
+    int *kept_from; /* by unit: the nearest unit at or before it in its chunk that keeps its
                        input, -1: none */
     struct work *work;
     z3d_timetables *timetables; /* NULL: the configuration's are used */
@@ -169,15 +169,15 @@ struct builder {
     struct transfer *transfer;
     struct crossing *of_task; /* by task; NULL: one pipeline stage */
     int num_tasks, num_transfers;
-    int started, finished; /* the first so many transfers have started; the sends among the first
-                              `finished` are over */
+    int started, finished; /* the first `started` transfers have started; the sends among the
+                              first `finished` are over */
     z3d_status status;     /* first failure; later emits do nothing */
 };
 
-/* list.c. Makes the first room: after a failure z3d_builder_emit_slots and z3d_builder_keep still
- * have something to return. */
+/* list.c. Allocates the first entry, slots and input, which z3d_builder_emit_slots and
+ * z3d_builder_keep return after a failure. */
 void z3d_builder_begin(struct builder *b);
-/* A new buffer (-1 for 0 bytes; what, owner, micro: z3d_buffer's) and a new entry. A start sets
+/* A new buffer (-1 for 0 bytes; what, owner, micro: see z3d_buffer) and a new entry. A start sets
  * *ticket to a new one, a wait takes the ticket of its start. */
 int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
                        const char *owner, int micro);
@@ -209,17 +209,17 @@ struct matrix_move {
  * is sharded over. */
 z3d_axes z3d_builder_axes(const struct builder *b, int g, z3d_axes part);
 /* joined: how many moves, from the first on, travel as one collective: together their matrices fit
- * in a bucket, this rank's rows in a message; 1: the first travels alone. Buffers need
- * not be set. start: starts `count` joined moves, with an entry for each; or a single one, with an
- * entry for each bucket; 0: nothing. */
+ * in a bucket, this rank's rows in a message; 1: the first travels alone. Buffers may be unset.
+ * start: with count > 1 these moves joined, one entry for each; with 1 one entry for each bucket;
+ * with 0 nothing. */
 int z3d_builder_joined(const struct builder *b, const struct matrix_move *move, int count);
 void z3d_builder_start(struct builder *b, const struct matrix_move *move, int count);
 /* Waits for the moves whose first start is entry `first`, and resets their under_way; -1: none. */
 void z3d_builder_wait(struct builder *b, int first);
 
-/* routes.c. route: without a leg, in buffer `from`. extend: adds a leg to buffer `to`, unless it is
- * a copy to the route's present last buffer. end: the last buffer. advance: adds starts and waits
- * to the list until `left` remain. */
+/* routes.c. route: starts in buffer `from`, has no legs. extend: adds a leg to buffer `to`, unless
+ * it is a copy to the route's present last buffer. end: the last buffer. advance: adds starts and
+ * waits to the list until `left` remain. */
 struct route z3d_builder_route(struct subject subject, int from);
 void z3d_builder_extend(struct route *route, z3d_opcode opcode, int to);
 int z3d_builder_end(const struct route *route);
@@ -234,7 +234,7 @@ void z3d_builder_gather_at_start(struct builder *b);
 void z3d_builder_gather_before(struct builder *b, int at);
 
 /* live.c. whole: the buffer for all rows of group g's parameters; a new one if they are gathered
- * before each use. block: that for its row block: the secondary value, or else as whole. */
+ * before each use. block: that for its row block: the secondary value, else the same as whole. */
 int z3d_builder_whole_buffer(struct builder *b, int g);
 int z3d_builder_block_buffer(struct builder *b, int g);
 /* Whether group g keeps a secondary value (hpZ). */
@@ -253,9 +253,9 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
 void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
                                 const int gradients[Z3D_MAX_UNIT_GROUPS]);
 /* reduce_after, after a backward: starts the reductions of the groups whose gradients it completes.
- * reduce_between, after a task whose last work is number `at`: ends the oldest reductions until the
- * gradients of the rest need no more memory than those of the next backward. Gradients that persist
- * need none. */
+ * reduce_between, after a task whose last work is number `at`: ends the oldest reductions until
+ * the temporary gradients under way need at most the memory of the next backward's, and none of
+ * them goes on to host or disk. */
 void z3d_builder_reduce_after(struct builder *b, struct work w);
 void z3d_builder_reduce_between(struct builder *b, int at);
 /* complete_gradients, after the last task: ends all sums. share_wait, before the optimizer steps
@@ -303,10 +303,10 @@ void z3d_builder_go_on_storing(struct builder *b);
  */
 bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
-/* Delayed steps of the host; without offload.delayed nothing is delayed. begin_delayed: before all
- * work. step_before: before an entry writes group g's kept gradients. step_beside: after a unit's
- * entry, which overlaps the steps. store_parameters: after each work. finish_delayed: after all
- * work. */
+/* Delayed steps of the host; without offload.delayed these add no entries. begin_delayed: before
+ * all work. step_before: before an entry writes group g's kept gradients. step_beside: after a
+ * unit's entry, which overlaps the steps. store_parameters: after each work. finish_delayed: after
+ * all work. */
 void z3d_builder_begin_delayed(struct builder *b);
 void z3d_builder_step_before(struct builder *b, int g);
 void z3d_builder_step_beside(struct builder *b);
@@ -314,7 +314,7 @@ void z3d_builder_store_parameters(struct builder *b);
 void z3d_builder_finish_delayed(struct builder *b);
 
 /* activation_checkpointing/checkpoints.c. save_input: after a unit's forward. finish_saves: after
- * the next forward, before other work but the second half of a backward. load_input: before a
+ * the next forward, or before a recompute or a backward, except second halves. load_input: before a
  * recompute. prefetch_input: in backward, for later loads. */
 void z3d_builder_save_input(struct builder *b, struct work w);
 void z3d_builder_finish_saves(struct builder *b);

@@ -1,5 +1,5 @@
-/* Gathers of parameters: before a use, ahead of it, or at the start of a program. A gather in parts
- * has two halves: over the nodes, then over the ranks of a node. */
+/* Gathers of parameters: right before a use, earlier, or at the start of a program. A gather in
+ * parts has two halves: over the nodes, then over the ranks of a node. */
 #include "zero/build/builder.h"
 
 /* The gather copies this rank's rows from buffer `from`, unless they are already in `buffer`. */
@@ -52,8 +52,8 @@ static void start_gather(struct builder *b, struct matrix_move *move, int count)
 
 typedef void start_function(struct builder *b, struct matrix_move *move, int count);
 
-/* Calls `start` for the groups that work number `at` reads and that are not gathered: once for a
- * joined gather, else group by group: each gather starts before the next group's fetch. */
+/* Calls `start` for the ungathered groups that work number `at` reads, once for each joined gather
+ * or single group, so that it starts before the next group's fetch. */
 static void start_some(struct builder *b, int at, bool at_start, start_function *start) {
     struct matrix_move move[Z3D_MAX_UNIT_GROUPS];
     if (at >= b->num_work) return;
@@ -104,7 +104,7 @@ static void fetch_for(struct builder *b, int at, int left) {
     }
 }
 
-/* Elements of the gathered groups that work number `at` reads; fetched: only from host or disk. */
+/* Elements of groups that are gathered for work number `at`; fetched: only from host or disk. */
 static int64_t gathered_elements(const struct builder *b, int at, bool fetched) {
     const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     int64_t elements = 0;
@@ -152,7 +152,7 @@ static int gather_ahead(struct builder *b, int at) {
 void z3d_builder_gather_before(struct builder *b, int at) {
     const z3d_unit *unit = &b->program->model->unit[b->work[at].unit];
     z3d_builder_make_room(b, at);
-    if (widens(b) && b->program->config.overlap) { /* mostly widening began earlier */
+    if (widens(b) && b->program->config.overlap) { /* usually begun already */
         start_some(b, at, false, start_widening);
         start_ahead(b, next_unit(b, at), start_widening);
     }

@@ -189,7 +189,7 @@ static void end_oldest(struct builder *b) {
     wait_narrowings(b);
     for (int n = 0; n < over->count; n++) {
         struct sum_state *sum = over->of[n];
-        if (sum->reducing >= 0) { /* a wait follows: second halves start first */
+        if (sum->reducing >= 0) { /* before this wait, start second halves */
             start_reductions(b, half, halves, over->micro, false);
             halves = 0;
         }
@@ -205,7 +205,7 @@ static void end_oldest(struct builder *b) {
     memmove(b->reducing, b->reducing + 1, (size_t)b->num_reducing * sizeof *b->reducing);
 }
 
-/* Ends the sum's reduction of an earlier micro-batch, so that this one gets a buffer of its own. */
+/* Ends this sum's reduction of an earlier micro-batch, so that backward gets a new buffer. */
 static void end_until(struct builder *b, const struct sum_state *sum) {
     while (sum->under_way) {
         wait_narrowings(b);
@@ -241,7 +241,7 @@ static int64_t elements_of(const struct builder *b, struct sum_state *const *sum
     return elements;
 }
 
-/* Advances all that is under way; reductions of together `most` elements may stay. */
+/* Advances all that is under way; up to `most` elements may stay in reductions. */
 static void go_on_reducing(struct builder *b, int64_t most) {
     int64_t elements = 0;
     z3d_builder_go_on_storing(b);
@@ -261,7 +261,7 @@ static void wait_reductions(struct builder *b) {
     if (!b->program->config.overlap) wait_sums(b);
 }
 
-/* Elements of group g's gradients, if they are reduced each micro-batch. */
+/* Elements of group g's gradients, if their buffer is temporary. */
 static int64_t temporary_elements(const struct builder *b, int g) {
     return b->group[g].decided.reduce_kept ? 0 : b->program->layout->group[g].padded;
 }
@@ -290,7 +290,7 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
         complete[count++] = sum;
     }
     if (count == 0 && temporary_under_way(b) == 0) return; /* no wait would free memory */
-    /* In parts, only one unit's gradients can be under way. */
+    /* In parts, only one unit's first halves can be under way. */
     const bool several = count == 0 || !b->group[complete[0]->group].decided.in_parts;
     const int64_t room = p->config.gather_ahead - elements_of(b, complete, count);
     go_on_reducing(b, several && room > 0 ? room : 0);
@@ -308,9 +308,9 @@ static int next_backward(const struct builder *b, int at) {
     return -1;
 }
 
-/* Whether all reductions may stay under way until the backward `next`: no gradients go to
- * host or disk, which is slow, and all temporary gradients together need at most as much memory as
- * those of `next`. The sums that `next` itself ends do not count. */
+/* Whether all reductions may stay under way until the backward `next`: none goes on to host
+ * or disk, which is slow, and their temporary gradients, without those that `next` ends, need at
+ * most the memory of those that `next` writes. */
 static bool may_stay_under_way(const struct builder *b, int next) {
     const struct work w = b->work[next];
     const z3d_unit *unit = &b->program->model->unit[w.unit];

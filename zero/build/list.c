@@ -41,7 +41,7 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
     return p->num_buffers++;
 }
 
-/* Adds empty slots. The array may move, so all entries get new pointers to theirs. */
+/* Makes room for slots. The array may move, so all entries get new pointers to theirs. */
 static void grow_slots(struct builder *b, int slots) {
     z3d_program *p = b->program;
     const int before = b->slot_capacity;
@@ -59,7 +59,7 @@ void z3d_builder_begin(struct builder *b) {
     if (b->status == Z3D_OK) grow_slots(b, z3d_slots_with(Z3D_MAX_UNIT_GROUPS));
 }
 
-/* After a failure: returns some entry, whose values do not matter, with the first slots
+/* After a failure it still returns an entry, to be ignored, with the first slots
  * (z3d_builder_begin). */
 z3d_instruction *z3d_builder_emit_slots(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int slots) {

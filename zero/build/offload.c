@@ -245,8 +245,8 @@ static void start_store(struct builder *b, int k) {
     z3d_builder_advance(b, &b->host.piece[k].stepped_parameters, ON_LAST_LEG);
 }
 
-/* Under way together: pieces that arrive, the piece that is stepped and, if there are buffers for
- * it, the piece before, which is stored. */
+/* At most `depth` pieces at a time: some arrive, one is stepped and, from depth 3 on, the one
+ * before is stored. */
 static void step_next(struct builder *b) {
     const z3d_program_config *c = &b->program->config;
     struct host_steps *host = &b->host;
@@ -277,8 +277,8 @@ void z3d_builder_step_on_host(struct builder *b) {
 
 /* ---- delayed: one training step later, beside forward and backward ---- */
 
-/* Whether this backward writes the kept gradients of the unit's group number `s`: itself or, as the
- * last one of a micro-batch, by keep_shard. */
+/* Whether this backward writes the kept gradients of the unit's group number `s`, or completes
+ * those of a micro-batch for keep_shard. */
 static bool writes_kept(const struct builder *b, struct work work, const z3d_trace *trace, int s) {
     const int g = b->program->model->unit[work.unit].group[s];
     const bool backward = work.kind == Z3D_CALL_BACKWARD || work.kind == Z3D_CALL_BACKWARD_WEIGHT;
@@ -324,8 +324,8 @@ static void finish_parameters(struct builder *b, int end) {
                             ARRIVED);
 }
 
-/* Whether the stepped elements, with the next piece, are at most the same share of all as the FLOPs
- * so far. */
+/* Whether, with the next piece, the stepped share of elements is at most the share of FLOPs that
+ * are done. */
 static bool is_due(const struct host_steps *host) {
     const double elements = (double)(host->done + host->piece[host->stepped].subject.count);
     return elements * host->beside <= host->been * (double)host->elements;
@@ -355,7 +355,7 @@ void z3d_builder_store_parameters(struct builder *b) {
     host->due = host->num_storing;
 }
 
-/* The gradients of this step wait for the next one. */
+/* This step's gradients are stepped in the next step. */
 void z3d_builder_finish_delayed(struct builder *b) {
     if (b->host.count == 0) return;
     for (int g = 0; g < b->program->layout->num_groups; g++) {

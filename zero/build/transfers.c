@@ -29,8 +29,8 @@ static void add_transfer(struct builder *b, int task, int chunk, bool gradient, 
                                                         .send = send};
 }
 
-/* Both ends have this order. At equal times inputs come before gradients, and a chunk receives
- * before it sends: so its receive can start one task early. */
+/* Sender and receiver sort alike. At equal times inputs precede gradients, and a chunk's receive
+ * precedes its send, so that it can start one task early. */
 static int in_order(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->when != y->when) return x->when < y->when ? -1 : 1;
@@ -147,7 +147,7 @@ void z3d_builder_receive(struct builder *b, int task) {
     if (last >= 0) finish_receive(b, &b->transfer[last]);
 }
 
-/* A send may take as long as the next task. */
+/* With overlap a send's wait comes after the next task. */
 void z3d_builder_send(struct builder *b, int task) {
     if (!b->of_task) return;
     z3d_builder_finish_sends(b);

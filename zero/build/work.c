@@ -9,7 +9,7 @@ bool z3d_builder_goes_back(const z3d_program *p, int unit) {
     return p->mode == Z3D_MODE_TRAIN && unit >= p->layout->first_trained;
 }
 
-/* A unit whose groups are all frozen has no second half. */
+/* A unit with groups, all of them frozen, has no second half. */
 static bool has_weight_half(const z3d_program *p, int unit) {
     const z3d_unit *u = &p->model->unit[unit];
     bool frozen = u->num_groups > 0;
@@ -23,7 +23,7 @@ bool z3d_builder_recomputes(const z3d_program *p, int unit) {
            p->model->unit[unit].checkpoint && !z3d_model_is_last(p->model, unit);
 }
 
-/* In each run of recomputed units of a chunk, the first and every `checkpoint_every`-th after it
+/* Of successive recomputed units in a chunk, the first and every `checkpoint_every`-th after it
  * keep their inputs. */
 static void place_checkpoints(struct builder *b) {
     const z3d_program *p = b->program;

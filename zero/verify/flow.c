@@ -228,7 +228,8 @@ static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row,
     return Z3D_OK;
 }
 
-/* Gives the buffer's rows as many columns as the operand's, if z3d_cells allows the change. */
+/* Gives the buffer's rows the operand's number of columns, if the comment at z3d_cells allows it.
+ */
 static z3d_status use_rows_of(const z3d_flow *flow, const char *what, z3d_cells *c,
                               const z3d_buffer_operand *o) {
     if (o->columns == 0 || o->columns == c->columns) return Z3D_OK;
@@ -244,9 +245,9 @@ static z3d_status use_rows_of(const z3d_flow *flow, const char *what, z3d_cells 
     }
     if (known && !whole)
         return z3d_flow_fail(flow,
-                             "the rows of its %s have %lld columns, but had %lld in an earlier "
-                             "entry; for this, rows of this rank's block must hold one value, all "
-                             "other rows one value, and no started entry may use them",
+                             "rows of its %s have %lld columns, but had %lld before; this change "
+                             "needs one value in this rank's block, one in all other rows, and no "
+                             "started entry that uses them",
                              what, (long long)o->columns, (long long)c->columns);
     if (known) {
         c->cell[0] = *first;
@@ -304,7 +305,7 @@ z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, i
         return z3d_flow_fail(flow, "its %s, %s, does not have the rows of other ranks", what,
                              z3d_buffer_name(b).text);
     if (o->first < b->first_column)
-        return z3d_flow_fail(flow, "its %s, %s, begins only with column %lld", what,
+        return z3d_flow_fail(flow, "its %s, %s, has no columns before %lld", what,
                              z3d_buffer_name(b).text, (long long)b->first_column);
     if (b->bytes < bytes)
         return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld", what,

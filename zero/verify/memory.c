@@ -42,12 +42,12 @@ static z3d_status check_joined(const z3d_program *p, int index) {
         return Z3D_OK;
     return FAIL_ENTRY(
         p, index,
-        "as a part of a joined collective it has %lld columns from column %lld on, of %lld; this "
-        "does not fit its neighbours or its own matrix",
+        "its part of a joined collective, %lld columns from column %lld of %lld, does not fit its "
+        "neighbours or its own matrix",
         (long long)in->count, (long long)in->column, (long long)in->columns);
 }
 
-/* An entry moves a unit's input, or its gradient: one rank's part, or all. */
+/* Moves of a unit's input or its gradient: one rank's part, or all. */
 static z3d_status check_part(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -64,8 +64,8 @@ static z3d_status check_part(const z3d_program *p, int index) {
                       (long long)in->count, (long long)in->first, (long long)part);
 }
 
-/* The fields below have the builder's defaults in kinds of entries that do not use them, because
- * the rules and the executor may read them. */
+/* Entries that do not use the fields below must have the builder's defaults there: rules and
+ * executor may read them all the same. */
 static z3d_status check_unused_fields(const z3d_program *p, int index, bool columns) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -164,7 +164,7 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
                      "group %d (-1: none); but it is %s, %s, with %lld bytes, %s of group %d",
                      index, z3d_buffer_name(b).text, what, z3d_space_text(space), (long long)bytes,
                      rows_text(rows), group,
-                     persists ? "persistent" : "not persistent, or only in part",
+                     persists ? "persistent" : "not so for all entries and columns",
                      z3d_space_text(b->space), (long long)b->bytes, rows_text(b->rows), b->group);
 }
 
@@ -264,13 +264,13 @@ static int by_time(const void *a, const void *b) {
     return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* Buffers that share addresses count as equal; living ones share none, so they have an order. */
+/* Overlapping buffers compare equal; living ones never overlap, so the order is total. */
 static int by_address(const void *a, const void *b) {
     const z3d_buffer *x = a, *y = b;
     return x->offset + x->bytes <= y->offset ? -1 : y->offset + y->bytes <= x->offset;
 }
 
-/* living: a search tree. A birth finds another living buffer if their addresses overlap. */
+/* living: a search tree; inserting a buffer finds one that overlaps it. */
 static z3d_status change_living(const z3d_program *p, const event *change, void **living) {
     const z3d_buffer *b = change->buffer;
     if (change->time % 2 != 0) {

@@ -1,8 +1,8 @@
 /* The rules of moves: within a rank, between ranks, between pipeline stages. */
 #include "zero/verify/rules.h"
 
-/* Whether `v` is the kind of data that the entry moves: of its group, or of the unit whose output
- * the entry's unit reads. */
+/* Whether the entry may move `v`: the right kind, of its group or of the unit whose output its unit
+ * reads. */
 static bool is_moved(const z3d_flow *flow, z3d_value v) {
     switch (info(flow)->moves) {
     case Z3D_MOVES_PARAMETERS:
@@ -18,8 +18,8 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
     }
 }
 
-/* Whether the value is not yet complete or not everywhere: an addend of a sum over ranks or chunks,
- * or a unit's output if each tensor rank has other rows of it. */
+/* Whether the value is incomplete or differs by rank: an addend of a sum over ranks or chunks, or
+ * an output (or its gradient) whose rows tensor ranks share out. */
 static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
     bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
     return v.kind == Z3D_VALUE_GRADIENT_SUM || v.partial != 0 ||
@@ -49,8 +49,7 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         }
         out->partial &= ~axes;
         break;
-    case Z3D_CLASS_ALL_REDUCE: /* the row counts as one value, even if only some columns are
-                                  summed */
+    case Z3D_CLASS_ALL_REDUCE: /* marks the whole row, even if only some columns are summed */
         if ((held.partial & axes) != axes || held.partial & Z3D_PARTIAL_TWIN)
             must = "parts of a sum";
         out->partial &= ~axes;
@@ -66,9 +65,9 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
     return must ? z3d_flow_mismatch(flow, from, must, held) : Z3D_OK;
 }
 
-/* The operands of a move. A move without a source buffer works in place: an all-gather reads this
- * rank's rows and writes the others; a copy reads `to` and leaves it; any other move reads and
- * writes all of `to`. A sum must have a source buffer. */
+/* The operands of a move. Without a source buffer of its own it works in `to`: an all-gather reads
+ * this rank's rows and writes the others; a copy only reads; others read and write all. A sum must
+ * have a source buffer. */
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
@@ -81,8 +80,8 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     return Z3D_OK;
 }
 
-/* *value: in: what is added; out: what `to` then holds. Added are the next sums of one chunk or,
- * once these are all in `to`, the other chunk's sum. */
+/* *value: in: what is added; out: what `to` then holds. It adds the same chunk's next sums or,
+ * after all of these, the other chunk's sum. */
 static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
     z3d_value before;
     Z3D_TRY(z3d_flow_take(flow, *to, &before));
@@ -96,7 +95,7 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
     }
     if (before.kind != value->kind || before.of != value->of || before.partial != value->partial ||
         before.micro + before.count != value->micro)
-        return z3d_flow_mismatch(flow, to, "the sums that come before the added ones", before);
+        return z3d_flow_mismatch(flow, to, "the sums just before those that it adds", before);
     value->micro = before.micro;
     value->count += before.count;
     return Z3D_OK;

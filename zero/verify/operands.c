@@ -6,7 +6,7 @@ int64_t z3d_flow_group_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, 
     const z3d_buffer *b = &flow->program->buffer[o->buffer];
     int64_t elements = z3d_rows_elements(&flow->program->layout->group[o->group], b->rows);
     if (b->rows == Z3D_ROWS_OWN && z3d_instruction_has_columns(entry(flow)))
-        elements = o->first + o->count - b->first_column; /* it may end after the operand */
+        elements = o->first + o->count - b->first_column; /* the buffer may be longer */
     return z3d_bytes_of(dtype, tensors * elements);
 }
 

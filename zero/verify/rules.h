@@ -4,7 +4,7 @@
  * once a micro-batch, sums partial gradients of replicated parameters over the tensor group, and
  * runs one optimizer step for each group. A frozen group has no gradient and no step, and backward
  * ends at the first unit with trained parameters. The naive step has no stages, buckets or overlap.
- * If an entry's operands hold values of the naive step, its result is a value of the naive step. */
+ * Each rule: if the operands hold values of the naive step, so do the results. */
 #ifndef ZERO3D_ZERO_VERIFY_RULES_H
 #define ZERO3D_ZERO_VERIFY_RULES_H
 
@@ -22,8 +22,8 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_PARAMETERS, /* of group `of`; count: 0 before, 1 after the optimizer step */
     Z3D_VALUE_OPTIMIZER,  /* its optimizer state, likewise */
     Z3D_VALUE_ADDED,      /* its state of an added class, whose role is `count`; it never changes */
-    Z3D_VALUE_GRADIENT_SUM,  /* the first `count` contributions to this rank's sum `micro` (0 if a
-                                step has one) of group `of`'s gradients */
+    Z3D_VALUE_GRADIENT_SUM,  /* the first `count` contributions to this rank's sum `micro` (0 if it
+                                is  the only one) of group `of`'s gradients */
     Z3D_VALUE_GRADIENT_TWIN, /* the reduced sum of the other pipeline stage that holds the group */
     Z3D_VALUE_GRADIENT_REDUCED, /* sums `micro` to `micro` + `count` - 1, reduced and added */
     Z3D_VALUE_GRADIENT_LATE     /* the previous step's gradients (offload.delayed) */
@@ -35,15 +35,15 @@ enum { Z3D_PARTIAL_TWIN = Z3D_AXES_COUNT };
 typedef struct z3d_value {
     z3d_value_kind kind;
     int of, micro, count;
-    int partial; /* what is still to be added to a reduced gradient: the addends of other ranks
-                    along these axes (z3d_axes), Z3D_PARTIAL_TWIN */
-    int use;     /* of gradients: 1: of this stage's second chunk that uses the group; else 0 */
+    int partial; /* what a reduced gradient still lacks: other ranks' addends along these axes
+                    (z3d_axes), the other chunk's sum (Z3D_PARTIAL_TWIN) */
+    int use;     /* of gradients: 1 for this stage's second chunk that uses the group, else 0 */
 } z3d_value;
 
 /* The kinds of rows are those of z3d_rows: bit k is kind k. */
 enum { Z3D_ROW_KINDS = 3 };
 
-/* Columns that follow each other and hold the same values, in each kind of rows. A buffer that is
+/* Columns that follow each other; in each kind of rows they hold one value. A buffer that is
  * not a matrix is one cell. */
 typedef struct z3d_cell {
     int64_t end; /* the first column after the cell */
@@ -55,8 +55,8 @@ typedef struct z3d_cell {
 /* The cells of a buffer, in the order of columns. It is a gap buffer: the free space is before cell
  * `gap`, the place of the last change, because the next change is mostly near it. The columns are
  * those of one group's matrix: a write for another group makes all values undefined. A row is a
- * shard or a block. An entry may change which of both only if no started entry uses the buffer, the
- * own and near rows hold one value, and so do the far rows. */
+ * shard or a block. An entry may change that only if no started entry uses the buffer, all own and
+ * near rows hold one value, and all far rows one. */
 typedef struct z3d_cells {
     int count, gap;
     int group; /* whose matrix, -1: none */
@@ -68,13 +68,13 @@ typedef struct z3d_cells {
 /* The symbolic run of one program. */
 typedef struct z3d_flow {
     const z3d_program *program;
-    int at;            /* current entry */
-    z3d_cells *cells;  /* by buffer */
-    int *started;      /* by ticket: the started entry that no wait has ended, -1: none */
-    int *total;        /* by group and use: number of contributions of one micro-batch */
-    int *place;        /* by unit and its group's place in it: contributions before its own */
-    bool *squared;     /* by group: square_grads has added up its squares */
-    int losses;        /* micro-batches whose loss was added */
+    int at;           /* current entry */
+    z3d_cells *cells; /* by buffer */
+    int *started;     /* by ticket: the started entry that no wait has ended, -1: none */
+    int *total;       /* by group and use: number of contributions of one micro-batch */
+    int *place;    /* by unit and place of the group: contributions of units earlier in backward */
+    bool *squared; /* by group: square_grads has added up its squares */
+    int losses;    /* micro-batches whose loss was added */
     bool begun, ended; /* ended: step_control, sum_loss or gather_output ran */
 } z3d_flow;
 
@@ -82,8 +82,8 @@ typedef struct z3d_flow {
 z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out);
 void z3d_flow_release(z3d_flow *flow);
 
-/* Fails with ERR_PROGRAM "entry 12, reduce_grads block.3 (...): why". So do the checks below, which
- * may also fail with ERR_MEMORY; those of buffers name the buffer instead. */
+/* Fails with ERR_PROGRAM "entry 12, reduce_grads block.3 (...): why". So do the checks below (also
+ * ERR_MEMORY); checks of buffers name the buffer, not an entry. */
 z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 const char *z3d_slot_text(int slot);         /* "output gradient" */
@@ -224,7 +224,7 @@ static inline int source_of(const z3d_flow *flow) {
 
 /* ---- operands.c ---- */
 
-/* Bytes that the operand needs; its buffer has rows of `tensors` matrices of one group. */
+/* Bytes that the operand needs in a buffer with rows of `tensors` matrices of one group. */
 int64_t z3d_flow_group_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
                              z3d_dtype dtype);
 /* A move's operand. It must exist and be large enough. */

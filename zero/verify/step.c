@@ -24,7 +24,7 @@ z3d_status z3d_rule_norm(z3d_flow *flow) {
     if (flow->ended) return z3d_flow_fail(flow, "it must come before step_control");
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     if (!z3d_gradients_leave(flow->program->layout, group))
-        return z3d_flow_fail(flow, "step_control adds up these squares");
+        return z3d_flow_fail(flow, "only step_control may add these");
     if (flow->squared[group]) return z3d_flow_fail(flow, "it would add the squares up again");
     Z3D_TRY(z3d_flow_moved_operand(flow, (int)info(flow)->from, &gradient));
     Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
@@ -33,7 +33,7 @@ z3d_status z3d_rule_norm(z3d_flow *flow) {
 }
 
 /* The entry reads the loss and, in training, this rank's row of each group's kept gradients (norm,
- * overflow), unless square_grads has added up its squares. */
+ * overflow), except of groups that square_grads has done. */
 z3d_status z3d_rule_exchange(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     Z3D_TRY(end_step(flow));
@@ -96,7 +96,7 @@ z3d_status z3d_rule_optimizer(z3d_flow *flow) {
     return z3d_flow_write(flow, states, optimizer_of(group, true));
 }
 
-/* A delayed update comes before step_control, which overwrites its inputs. */
+/* A delayed update precedes step_control, which overwrites results that it needs. */
 static z3d_status check_control(const z3d_flow *flow) {
     if (flow->ended != config_of(flow)->offload.delayed) return Z3D_OK;
     return z3d_flow_fail(flow, flow->ended
@@ -105,7 +105,7 @@ static z3d_status check_control(const z3d_flow *flow) {
                                    : "it must come after step_control");
 }
 
-/* The optimizer on columns of a group, in host memory. Parameters come from the master copy. */
+/* The optimizer on columns of a group, in host memory. Parameters are written, not read. */
 z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     const int group = entry(flow)->group;
@@ -117,7 +117,7 @@ z3d_status z3d_rule_host_optimizer(z3d_flow *flow) {
     Z3D_TRY(check_control(flow));
     if (!is_stepped(flow, group)) return z3d_flow_fail(flow, "the group is frozen");
     if (entry(flow)->rows != z3d_state_rows(p->layout, group, Z3D_STATE_OPTIMIZER))
-        return z3d_flow_fail(flow, "this rank steps other rows");
+        return z3d_flow_fail(flow, "this rank steps different rows");
     if (state[Z3D_STATE_OPTIMIZER].at.space == Z3D_SPACE_DEVICE)
         return z3d_flow_fail(flow, "the group's states are on the device, which steps them");
     Z3D_TRY(check_host_operand(flow, &gradient, 1, p->config.grad_dtype));

@@ -28,14 +28,14 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
                                           : "it waits for an entry that was not started, or that "
                                             "another wait has ended");
     if (!*start && !same_move(&flow->program->instruction[*started], in))
-        return z3d_flow_fail(flow, "it waits for entry %d, which has other operands", *started);
+        return z3d_flow_fail(flow, "it waits for entry %d, which is another move", *started);
     *started = *start ? flow->at : -1;
     return Z3D_OK;
 }
 
 /* ---- the program ---- */
 
-/* The rules of the table of instructions (opcodes.h). */
+/* Phase, axes, inner collectives and mode are as opcodes.h says. */
 static z3d_status check_kind(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -49,9 +49,10 @@ static z3d_status check_kind(z3d_flow *flow) {
     const bool halves = info->over == Z3D_OVER_SHARD && in->group >= 0 &&
                         flow->program->layout->group[in->group].block > 1;
     if (halves ? in->axes != Z3D_ROLE_BLOCKS && in->axes != Z3D_ROLE_NODES : in->axes != axes)
-        return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group%s",
-                             z3d_axes_name(in->axes).text, z3d_axes_name(axes).text,
-                             halves ? " in two halves, between nodes and inside a node" : "");
+        return z3d_flow_fail(flow, "it uses the %s group, but must use %sthe %s group%s",
+                             z3d_axes_name(in->axes).text, halves ? "one half of " : "",
+                             z3d_axes_name(axes).text,
+                             halves ? ", between nodes or inside a node" : "");
     if (!unit && in->num_children != 0)
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
@@ -93,8 +94,8 @@ static z3d_status perform(z3d_flow *flow) {
     }
 }
 
-/* Calls `check` for the states of added classes: at the start to set them, at the end to check that
- * they are unchanged, because no entry may write them. */
+/* Calls `check` for the states of added classes: z3d_flow_set at the start, z3d_flow_expect at the
+ * end. No entry may write them. */
 static z3d_status keep_added(z3d_flow *flow, int group,
                              z3d_status (*check)(z3d_flow *flow, int group, z3d_state_role role,
                                                  z3d_rows rows, z3d_value value)) {
@@ -106,7 +107,7 @@ static z3d_status keep_added(z3d_flow *flow, int group,
     return Z3D_OK;
 }
 
-/* Parameters are up to date in the rows whose value this rank keeps; with config.gathered, in all
+/* Parameters are up to date in the rows that this rank steps; with config.gathered, in all
  * rows that it keeps. Other rows may be old: here they are undefined. */
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
@@ -127,7 +128,7 @@ static z3d_status set_start(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* A program that does not train keeps gathered parameters for its next run (config.gathered). */
+/* A program that does not train leaves gathered parameters to runs with config.gathered. */
 static z3d_status check_gathered(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = 0; u < p->model->num_units && !trains(flow); u++) {

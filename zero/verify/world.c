@@ -4,9 +4,9 @@
  * receive complete when each is the head of its rank's queue: nothing is buffered. NCCL with an old
  * driver works in this way. Every other backend is less strict, so programs that pass cannot
  * deadlock. A start puts its collective into the queue and continues. A wait, an inner collective
- * of a unit, an exchange or a result stops the rank until the collective is complete. A rank runs
- * until it must wait, and again only when its queue's head completes; queues are finite, so the
- * play ends. */
+ * of a unit, an exchange or a result stops the rank until the collective is complete. A waiting
+ * rank runs again only when its queue's head completes. Heads are finitely many, so the play ends.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,11 +43,11 @@ typedef struct player {
     bool scheduled, ended; /* it is in world.to_run; its program has ended */
     bool listed;           /* it is in world.heads */
     lane lane;
-    int64_t *number; /* by ticket: number in the lane; COPY: not in it; IDLE: not started */
+    int64_t *number; /* by ticket: place in the lane; COPY: none; IDLE: not started */
 } player;
 
 typedef struct meeting {
-    int arrived, first; /* number of members whose head is a collective of this group; the first */
+    int arrived, first; /* members whose head is a collective of this group: how many; the first */
 } meeting;
 
 typedef struct world {

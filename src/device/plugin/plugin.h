@@ -9,7 +9,7 @@
 
 /* Raise it when a shared struct changes its meaning but not its size; Z3D_PLUGIN_BYTES shows
  * changes of size. */
-#define Z3D_PLUGIN_INTERFACE 6
+#define Z3D_PLUGIN_INTERFACE 7
 #define Z3D_PLUGIN_MAGIC "zero3d plugin"
 #define Z3D_PLUGIN_SYMBOL "z3d_plugin_tables"
 #define Z3D_PLUGIN_FILE "libzero3d_cuda.so"

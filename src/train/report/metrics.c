@@ -53,12 +53,14 @@ z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t
     *file = (z3d_line_file){.fd = -1};
     z3d_pending_io_begin(&io, "reading", path);
     FILE *in = fopen(path, "re");
+    const int error = in ? 0 : errno;
     if (in) {
         read_beyond(in, step, beyond);
         fclose(in);
     }
     z3d_pending_io_end(&io);
-    if (!in) return z3d_line_file_open(file, path);
+    if (error == ENOENT) return z3d_line_file_open(file, path);
+    if (!in) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it: %s", path, strerror(error));
     if (beyond->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the lines of %s", path);
     return open_lines(file, path, 0, "append to it");
 }

@@ -353,7 +353,8 @@ static z3d_status add_input(z3d_tokenize_work *w, const z3d_text_file *file, z3d
     return status;
 }
 
-/* Opens the file once, so that what is examined is what is read. */
+/* Opens the file once for its examination and its reading. Its format may have been found earlier
+ * (find_format). */
 static z3d_status add_file(z3d_tokenize_work *w, const z3d_text_file *file) {
     z3d_input input;
     z3d_status status = z3d_input_open(&input, file->path);
