@@ -244,7 +244,7 @@ void z3d_token_file_ignore(const z3d_token_file *file, int64_t first, int64_t co
         for (int64_t i = 0; bad && i < count; i++) {                                               \
             STORED value;                                                                          \
             memcpy(&value, bytes + i * (int64_t)sizeof value, sizeof value);                       \
-            *wrong = value;                                                                        \
+            *wrong = (long long)value;                                                             \
             if ((uint64_t)(int64_t)value >= (uint64_t)vocab_size) return i;                        \
         }                                                                                          \
         return -1;                                                                                 \
