@@ -420,16 +420,15 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
 /* If a tokenizer or checkpoint lies beside the file, as in the folder of an imported model, its
  * name becomes the whole path, which the run keeps. */
 static z3d_status find_beside(z3d_config *config, const config_key *key, const char *path) {
-    const char *slash = strrchr(path, '/');
     const char **name = config_field(config, key);
-    z3d_string beside = {0};
+    char *beside;
     if (!*name || !**name || **name == '/') return Z3D_OK;
-    z3d_string_append(&beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, *name);
-    char *whole = beside.failed ? NULL : realpath(beside.text, NULL);
-    z3d_status status = beside.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path") : Z3D_OK;
-    if (whole) status = config_set_scalar(config, key, (config_scalar){whole, true});
+    Z3D_TRY(z3d_path_beside(path, *name, &beside));
+    char *whole = realpath(beside, NULL);
+    free(beside);
+    z3d_status status =
+        whole ? config_set_scalar(config, key, (config_scalar){whole, true}) : Z3D_OK;
     free(whole);
-    z3d_string_free(&beside);
     return status;
 }
 
